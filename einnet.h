@@ -7032,9 +7032,9 @@ static bool ein__settle_names(ein__expander *x) {
 }
 
 // The line of the model's own statements from this one on that defines `name`, or 0.
-static uint32_t ein__defined_below(const ein__expander *x, const ein__frame *f, const char *name) {
+static uint32_t ein__defined_from(const ein__expander *x, int first, const char *name) {
     const struct ein__tree *tree = x->ctx->tree;
-    for (int i = x->current; !f->block && i < tree->nstmt; i++) {
+    for (int i = first; i < tree->nstmt; i++) {
         const ein__stmt *s = tree->stmt[i];
         bool makes = s->kind == EIN__ST_OPERATOR || s->kind == EIN__ST_EQUATION ||
                      s->kind == EIN__ST_INPUT || s->kind == EIN__ST_WEIGHT;
@@ -7068,10 +7068,11 @@ static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__
     int distance = 3;
     for (ptrdiff_t i = 0; i < shlen(f->name); i++)
         ein__suggest(name, f->name[i].key, &best, &distance);
-    uint32_t line = ein__defined_below(x, f, name);
+    uint32_t line = ein__defined_from(x, f->block ? 0 : x->current, name);
+    const char *where = f->block ? " in this block: line %u has it, outside; make it an operand"
+                                 : " here: it is defined in line %u";
     ein__error(x->ctx, EIN_BAD_INPUT, pos, "undefined tensor '%s'%s", name,
-               line ? ein__namef(x->ctx, " here: it is defined in line %u", line)
-                    : ein__hint(x->ctx, best));
+               line ? ein__namef(x->ctx, where, line) : ein__hint(x->ctx, best));
     return EIN__POISON - 1;
 }
 
@@ -18381,6 +18382,82 @@ static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__
     // Over short distances it is the warp itself.
     return step < sector || s->n[lane] < sector ? n : ein__plus(n, (wide - n) / 3);
 }
+/* ---- bounds.c ---- */
+// Sums over a part of their terms: where a guard leaves out all but those from one place on, or up
+// to one, that depend on the result, as
+//     sum(r in 0:n) [0 <= i - r] f,  sum(r in 0:n) [0 <= i - r < w] f,
+// loops begin and end there.
+
+enum { EIN__UNROLLED = 16 };  // terms of a loop that may have no bounds: it is written out
+
+typedef struct ein__bounds {
+    ein__ix from, until;  // of the iterator's values, in the result's iterators; or none
+} ein__bounds;
+
+// Narrows `b` by the guard 0 <= `ix` < `n`, where iterator `slot` of `s` counts by one in it.
+static void ein__narrow_bounds(ein_ctx *ctx, const ein__scope *s, uint32_t slot, ein__ix ix,
+                               int64_t n, ein__bounds *b) {
+    const ein__index g = *ein__ix_get(ctx, ix);
+    int64_t k = ein__ix_coef(ctx, ix, slot);
+    if (g.q != 1 || (k != 1 && k != -1)) return;
+    ein__ix rest =
+        ein__ix_add(ctx, ix, ein__ix_scale(ctx, ein__ix_iter(ctx, slot, s->n[slot]), -k));
+    if (ein__ix_has_gather(ctx, rest) || ein__ix_uses(ctx, rest) >> s->nt) return;
+    bool low = g.lo < 0, high = g.hi >= n;
+    if (k < 0) {
+        if (low && !b->until.i) b->until = ein__ix_addc(ctx, rest, 1);
+        if (high && !b->from.i) b->from = ein__ix_addc(ctx, rest, 1 - n);
+        return;
+    }
+    rest = ein__ix_scale(ctx, rest, -1);
+    if (low && !b->from.i) b->from = rest;
+    if (high && !b->until.i) b->until = ein__ix_addc(ctx, rest, n);
+}
+
+// The factors of `ex`: where one of them is guarded, all is 0 elsewhere.
+static void ein__bounds_in(ein_ctx *ctx, const ein__scope *s, uint32_t slot, ein__ex ex,
+                           ein__bounds *b) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    if (e.op == EIN__X_WHEN && !e.negate) {
+        ein__narrow_bounds(ctx, s, slot, e.ix[0], e.n, b);
+        ein__bounds_in(ctx, s, slot, e.kid[0], b);
+    } else if (e.op == EIN__X_BINARY && e.fn == EIN__MUL) {
+        for (int k = 0; k < 2; k++) ein__bounds_in(ctx, s, slot, e.kid[k], b);
+    } else if ((e.op == EIN__X_BINARY && e.fn == EIN__DIV) ||
+               (e.op == EIN__X_UNARY && e.fn == EIN__NEG)) {
+        ein__bounds_in(ctx, s, slot, e.kid[0], b);
+    }
+}
+
+// Bounds of the values of `slot`, of which sum `s` has terms that are not 0.
+static ein__bounds ein__bounds_of(ein_ctx *ctx, const ein__scope *s, uint32_t slot) {
+    ein__bounds b = {.from = {0}};
+    if (s->reduce == EIN__R_SUM) ein__bounds_in(ctx, s, slot, s->body, &b);
+    return b;
+}
+
+// `terms` of sum `s`, of which the bounds leave so many: an average over the results, of which
+// some at even distances are looked at.
+static int64_t ein__bounded(ein_ctx *ctx, const ein__scope *s, int64_t terms) {
+    enum { SAMPLES = 16 };
+    for (uint32_t slot = s->nt; slot < s->nt + s->ns; slot++) {
+        int64_t n = s->n[slot], left = 0;
+        if (n <= EIN__UNROLLED) continue;
+        ein__bounds b = ein__bounds_of(ctx, s, slot);
+        if (!b.from.i && !b.until.i) continue;
+        for (int i = 0; i < SAMPLES; i++) {
+            int64_t at[2] = {0, n};
+            for (int k = 0; k < 2; k++) {
+                ein__ix ix = k ? b.until : b.from;
+                const ein__index *x = ix.i ? ein__ix_get(ctx, ix) : NULL;
+                if (x) at[k] = x->lo + ein__muldiv(x->hi - x->lo, 2 * i + 1, 2 * SAMPLES);
+            }
+            left += ein__most(ein__least(at[1], n) - ein__most(at[0], 0), 0);
+        }
+        terms = ein__muldiv(terms, left, n * SAMPLES);
+    }
+    return ein__most(terms, 1);
+}
 /* ---- loops.c ---- */
 // The loops of reductions: who works on a result's terms, what their loads and instructions take.
 
@@ -18553,7 +18630,8 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
         if (step > 1) lines += ein__least(ein__ceil(apart, LINE), WARP);
     }
     // An SM's FP32 units make two operations each of a cycle's 128.
-    int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
+    int64_t terms = ein__bounded(ctx, s, ein__extent_of(s, ~0u));
+    int64_t cycles = ein__muldiv(terms, lines, WARP * LINES);
     return ein__muldiv(cycles, 256 * 1000, g->fp32);
 }
 
@@ -18641,6 +18719,7 @@ static int64_t ein__turns_ps(ein_ctx *ctx, const ein__scope *s, bool terms) {
     }
     bool column = lanes == EIN__COLUMN_THREADS && !terms;
     int64_t each = ein__loop_operations(ctx, s, n, count, lanes, column ? &own : NULL);
+    if (count == 1) each = ein__bounded(ctx, s, each);
     int64_t all = ein__times(ein__times(ein__results_of(ctx, s), lanes), each + AROUND);
     // The peak counts two operations an instruction.
     return ein__math_ps(ein__gpu_of(ctx), ein__times(all, 2), SHARE);
@@ -18735,6 +18814,77 @@ static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     if (vector) return 0;
     int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false);
     return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
+}
+/* ---- running.c ---- */
+// Running sums,
+//     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end):
+// a thread that goes along i has the sum so far at each place (emit_running.c), for n terms instead
+// of as many for every result. rule_prefix.c gives long ones blocks.
+
+enum { EIN__RUNNING_AHEAD = 16 };  // words that a thread loads before it adds the first one
+
+typedef struct ein__running {
+    uint32_t slot;  // the traversal iterator i; the sum over r is the only one
+    ein__ex terms;  // F, in the slots of the scope
+    ein__ix place;  // k
+    bool reversed;  // F is counted from its end
+} ein__running;
+
+// The guarded factor of `ex`, which is it or a product with it; `rest` is the other factor.
+static const ein__expr *ein__running_guard(ein_ctx *ctx, ein__ex ex, ein__ex *rest) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    *rest = (ein__ex){0};
+    if (e->op == EIN__X_WHEN) return e;
+    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return NULL;
+    for (int k = 0; k < 2; k++) {
+        const ein__expr *kid = ein__ex_get(ctx, e->kid[k]);
+        if (kid->op != EIN__X_WHEN) continue;
+        *rest = e->kid[1 - k];
+        return kid;
+    }
+    return NULL;
+}
+
+EIN__FN bool ein__match_running(ein_ctx *ctx, const ein__scope *s, ein__running *p) {
+    ein__ex rest;
+    if (!s || s->reduce != EIN__R_SUM || s->ns != 1 || s->nt == EIN__MAX_RANK) return false;
+    const ein__expr *e = ein__running_guard(ctx, s->body, &rest);
+    if (!e || e->negate) return false;
+    const ein__index *g = ein__ix_get(ctx, e->ix[0]);
+    int64_t n = s->n[s->nt], kr = ein__ix_coef(ctx, e->ix[0], s->nt);
+    if (g->q != 1 || g->n != 2 || (kr != 1 && kr != -1) || g->hi >= e->n) return false;
+    if (!ein__ix_affine(ctx, e->ix[0])) return false;
+    for (p->slot = 0; p->slot < s->nt; p->slot++)
+        if (ein__ix_coef(ctx, e->ix[0], p->slot) == -kr) break;
+    if (p->slot == s->nt) return false;
+    ein__ix i = ein__ix_iter(ctx, p->slot, s->n[p->slot]);
+    p->reversed = kr == 1;
+    p->place = kr == -1 ? ein__ix_addc(ctx, i, g->c)
+                        : ein__ix_addc(ctx, ein__ix_scale(ctx, i, -1), n - 1 + g->c);
+    p->terms = rest.i ? ein__ex_binary(ctx, EIN__MUL, rest, e->kid[0]) : e->kid[0];
+    const ein__index *k = ein__ix_get(ctx, p->place);
+    return k->hi < n && k->lo < n - 1 && !(ein__ex_uses(ctx, p->terms) >> p->slot & 1);
+}
+
+// Whether threads go along the places of running sum `s`, whose result has strides `out`, and in
+// `*term` what each of them adds, in the slots of `s` without the sum's. Neighbouring threads have
+// neighbouring results, and there are none that share a result's terms. Sums that begin behind the
+// first place (c > 0) do not go along: what a thread adds first is one term.
+EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__running *p,
+                             ein__ex *term) {
+    ein__ix at[EIN__MAX_ITERS];
+    if (!ein__match_running(ctx, s, p) || p->reversed || s->n[p->slot] < 2) return false;
+    const ein__index *k = ein__ix_get(ctx, p->place);
+    int64_t nearest = INT64_MAX;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1) nearest = ein__least(nearest, out[i]);
+    if (k->lo > 0 || out[p->slot] == nearest || ein__terms_lane(ctx, s, false) >= 0) return false;
+    if (ein__results_of(ctx, s) <= EIN__SHARED_OUTPUTS && s->n[s->nt] >= 32) return false;
+    for (uint32_t i = 0; i < s->nt; i++) at[i] = ein__ix_iter(ctx, i, s->n[i]);
+    at[s->nt] = p->place;
+    *term = ein__ex_subst(ctx, p->terms, at, (int)s->nt + 1);
+    if (term->i) *term = ein__ex_when(ctx, p->place, s->n[s->nt], false, *term);
+    return term->i != 0;
 }
 /* ---- estimate.c ---- */
 // Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
@@ -18967,6 +19117,32 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
     return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
+// The kernel of a running sum whose threads go along (running.c), as the map of its terms `*terms`;
+// how long the threads take for the places. False: it is none.
+static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel *map,
+                                ein__scope *terms, int64_t *ps) {
+    enum { RESIDENT = 1024 };  // threads of an SM: assumed
+    int64_t out[EIN__MAX_RANK];
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__running p;
+    ein__ex term;
+    if (k->kind != EIN__K_REDUCE) return false;
+    if (!k->out) ein__dense_result(k->s[0], out);
+    if (!ein__runs_along(ctx, k->s[0], k->out ? k->out : out, &p, &term)) return false;
+    *terms = *k->s[0];
+    terms->reduce = EIN__R_NONE;
+    terms->ns = 0;
+    terms->body = term;
+    *map = *k;
+    map->kind = EIN__K_MAP;
+    map->s[0] = terms;
+    int64_t lines = ein__outputs_of(terms) / terms->n[p.slot], lanes = 4;
+    if (lines / lanes < EIN__SHARED_OUTPUTS) lanes = 1;
+    int64_t waves = ein__ceil(lines / lanes, g->sms * RESIDENT);
+    *ps = ein__times(ein__times(waves, terms->n[p.slot]), EIN__LOOP_TURN_PS);
+    return true;
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
 // Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
@@ -18974,8 +19150,11 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
 static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
+    ein__kernel map;
+    ein__scope along;
     bool terms = false;
     *parts = 1;
+    if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;
@@ -18996,7 +19175,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             ein__product_work(ctx, k, s, &w);
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
-        else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
+        else flop = ein__plus(flop, ein__bounded(ctx, s, ein__times(ein__extent_of(s, ~0u), each)));
         if (ein__shares(k) && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
         if (streams && s->reduce != EIN__R_NONE) {
@@ -20445,7 +20624,40 @@ static ein__side ein__side_of(ein_ctx *ctx, ein__ix k, bool above) {
     return (ein__side){k, ein__ix_scale(ctx, k, -1), above};
 }
 
-// `ex`, arithmetic on whole numbers, as an affine index form.
+// An affine form a for an index form of iterators and quotients by one number:
+// a - below <= by * form <= a + above.
+typedef struct ein__side_frame {
+    ein__ix a;
+    int64_t by, below, above;
+} ein__side_frame;
+
+// False: there is none.
+static bool ein__side_frame_of(ein_ctx *ctx, ein__ix ix, ein__side_frame *r) {
+    const ein__index f = *ein__ix_get(ctx, ix);
+    *r = (ein__side_frame){.by = 1};
+    if (f.q != 1 || f.c > INT32_MAX || f.c < -INT32_MAX) return false;
+    for (uint32_t t = 0; t < f.n; t++) {
+        if (f.t[t].k > INT32_MAX || f.t[t].k < -INT32_MAX) return false;
+        const ein__atom *atom = ein__atom_get(ctx, f.t[t].atom);
+        if (atom->kind != EIN__ITER && atom->kind != EIN__FLOOR) return false;
+        if (atom->kind == EIN__ITER || atom->n == r->by) continue;
+        if (r->by > 1 || atom->n > INT16_MAX) return false;
+        r->by = atom->n;
+    }
+    r->a = ein__ix_const(ctx, f.c * r->by);
+    for (uint32_t t = 0; t < f.n && r->a.i; t++) {
+        const ein__atom atom = *ein__atom_get(ctx, f.t[t].atom);
+        int64_t k = f.t[t].k, most = (k < 0 ? -k : k) * (r->by - 1);
+        bool floored = atom.kind == EIN__FLOOR;
+        ein__ix part = {atom.ix};
+        if (!floored) part = ein__ix_iter(ctx, atom.slot, atom.n);
+        if (floored) *(k < 0 ? &r->above : &r->below) += most;
+        r->a = ein__ix_add(ctx, r->a, ein__ix_scale(ctx, part, floored ? k : k * r->by));
+    }
+    return r->a.i && ein__ix_get(ctx, r->a)->q == 1 && ein__ix_affine(ctx, r->a);
+}
+
+// `ex`, arithmetic on whole numbers, as an index form that has such a frame.
 static bool ein__side_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     const ein__expr e = *ein__ex_get(ctx, ex);
     ein__ix x, y;
@@ -20471,7 +20683,8 @@ static bool ein__side_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     } else {
         return false;
     }
-    return ix->i && ein__ix_get(ctx, *ix)->q == 1 && ein__ix_affine(ctx, *ix);
+    ein__side_frame frame;
+    return ix->i && ein__side_frame_of(ctx, *ix, &frame);
 }
 
 // -inf, as it is or as log(0), or a number that any score vanishes beside: the sum of both is that
@@ -20488,8 +20701,8 @@ typedef struct ein__side_range {
     int64_t lo, hi;
 } ein__side_range;
 
-// Values that form `ix` has on the side.
-static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
+// Values that affine form `ix` has on the side.
+static ein__side_range ein__side_affine(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
     const ein__index *f = ein__ix_get(ctx, ix);
     ein__side_range r = {f->lo, f->hi};
     int64_t d;
@@ -20502,6 +20715,17 @@ static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix
         else r.lo = ein__most(r.lo, d + 1);
     }
     return r;
+}
+
+// Values that a form has there.
+static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
+    const ein__index f = *ein__ix_get(ctx, ix);
+    ein__side_frame frame;
+    if (!ein__side_frame_of(ctx, ix, &frame)) return (ein__side_range){f.lo, f.hi};
+    ein__side_range r = ein__side_affine(ctx, z, frame.a);
+    int64_t lo = -ein__floordiv(frame.below - r.lo, frame.by),
+            hi = ein__floordiv(r.hi + frame.above, frame.by);
+    return (ein__side_range){ein__most(lo, f.lo), ein__least(hi, f.hi)};
 }
 
 static bool ein__side_combined(ein__fn fn, ein__side_range x, ein__side_range y,
@@ -20529,8 +20753,8 @@ static int ein__side_holds(ein_ctx *ctx, const ein__side *z, const ein__expr *e,
 
 // Whether guard `e` lets its body through: 1, 0, or -1: it depends.
 static int ein__side_passes(ein_ctx *ctx, const ein__side *z, const ein__expr *e) {
-    const ein__index *f = ein__ix_get(ctx, e->ix[0]);
-    if (f->q != 1 || !ein__ix_affine(ctx, e->ix[0])) return -1;
+    ein__side_frame frame;
+    if (!ein__side_frame_of(ctx, e->ix[0], &frame)) return -1;
     ein__side_range r = ein__side_reach(ctx, z, e->ix[0]);
     if (r.lo >= 0 && r.hi < e->n) return !e->negate;
     return r.hi < 0 || r.lo >= e->n ? (int)e->negate : -1;
@@ -20659,11 +20883,13 @@ typedef struct ein__attention_source {
     int looks;
 } ein__attention_source;
 
-// K and its contrary.
+// K and its contrary: of quotients, what is 0 or more wherever they are.
 static void ein__attention_limit(ein_ctx *ctx, ein__attention_limits *all, ein__ix k) {
     ein__ix both[] = {k, ein__ix_addc(ctx, ein__ix_scale(ctx, k, -1), -1)};
+    ein__side_frame frame;
     for (int i = 0; i < 2 && all->n < EIN__ATTENTION_LIMITS; i++)
-        if (both[i].i) all->k[all->n++] = both[i];
+        if (both[i].i && ein__side_frame_of(ctx, both[i], &frame))
+            all->k[all->n++] = ein__ix_addc(ctx, frame.a, frame.above);
 }
 
 // Forms that `ex` is, or one of which it is: a distance is one or its negative.
@@ -20691,7 +20917,8 @@ static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_l
     ein__ix x[EIN__ATTENTION_LEAVES], y[EIN__ATTENTION_LEAVES];
     int nx = 0, ny = 0;
     bool less = e.fn == EIN__LT || e.fn == EIN__LE, strict = e.fn == EIN__LT || e.fn == EIN__GT;
-    if (e.op == EIN__X_SELECT && (less || e.fn == EIN__GT || e.fn == EIN__GE)) {
+    bool equal = e.fn == EIN__EQ || e.fn == EIN__NE;
+    if (e.op == EIN__X_SELECT && (less || equal || e.fn == EIN__GT || e.fn == EIN__GE)) {
         nx = ein__attention_leaves(ctx, e.kid[0], x, EIN__ATTENTION_LEAVES);
         ny = ein__attention_leaves(ctx, e.kid[1], y, EIN__ATTENTION_LEAVES);
     }
@@ -20699,8 +20926,9 @@ static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_l
         ein__ix from = less ? y[i % ny] : x[i / ny], by = less ? x[i / ny] : y[i % ny];
         ein__ix k = ein__ix_add(ctx, from, ein__ix_scale(ctx, by, -1));
         ein__attention_limit(ctx, all, strict ? ein__ix_addc(ctx, k, -1) : k);
+        if (equal) ein__attention_limit(ctx, all, ein__ix_scale(ctx, k, -1));
     }
-    if (e.op == EIN__X_WHEN && ein__ix_get(ctx, e.ix[0])->q == 1 && ein__ix_affine(ctx, e.ix[0])) {
+    if (e.op == EIN__X_WHEN && ein__ix_get(ctx, e.ix[0])->q == 1) {
         ein__ix minus = ein__ix_scale(ctx, e.ix[0], -1);
         ein__attention_limit(ctx, all, e.ix[0]);
         ein__attention_limit(ctx, all, ein__ix_addc(ctx, minus, e.n - 1));
@@ -27188,50 +27416,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
 //     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
 // n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
 
-typedef struct ein__prefix {
-    uint32_t slot;  // the traversal iterator i; the sum over r is the only one
-    ein__ex terms;  // F, in the slots of the scope
-    ein__ix place;  // k
-    bool reversed;  // F is counted from its end
-} ein__prefix;
-
 enum { EIN__PREFIX_BLOCK = 64 };  // longest block tried
-
-// The guarded factor of `ex`, which is it or a product with it; `rest` is the other factor.
-static const ein__expr *ein__prefix_guard(ein_ctx *ctx, ein__ex ex, ein__ex *rest) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    *rest = (ein__ex){0};
-    if (e->op == EIN__X_WHEN) return e;
-    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return NULL;
-    for (int k = 0; k < 2; k++) {
-        const ein__expr *kid = ein__ex_get(ctx, e->kid[k]);
-        if (kid->op != EIN__X_WHEN) continue;
-        *rest = e->kid[1 - k];
-        return kid;
-    }
-    return NULL;
-}
-
-static bool ein__match_prefix(ein_ctx *ctx, const ein__scope *s, ein__prefix *p) {
-    ein__ex rest;
-    if (!s || s->reduce != EIN__R_SUM || s->ns != 1 || s->nt == EIN__MAX_RANK) return false;
-    const ein__expr *e = ein__prefix_guard(ctx, s->body, &rest);
-    if (!e || e->negate) return false;
-    const ein__index *g = ein__ix_get(ctx, e->ix[0]);
-    int64_t n = s->n[s->nt], kr = ein__ix_coef(ctx, e->ix[0], s->nt);
-    if (g->q != 1 || g->n != 2 || (kr != 1 && kr != -1) || g->hi >= e->n) return false;
-    if (!ein__ix_affine(ctx, e->ix[0])) return false;
-    for (p->slot = 0; p->slot < s->nt; p->slot++)
-        if (ein__ix_coef(ctx, e->ix[0], p->slot) == -kr) break;
-    if (p->slot == s->nt) return false;
-    ein__ix i = ein__ix_iter(ctx, p->slot, s->n[p->slot]);
-    p->reversed = kr == 1;
-    p->place = kr == -1 ? ein__ix_addc(ctx, i, g->c)
-                        : ein__ix_addc(ctx, ein__ix_scale(ctx, i, -1), n - 1 + g->c);
-    p->terms = rest.i ? ein__ex_binary(ctx, EIN__MUL, rest, e->kid[0]) : e->kid[0];
-    const ein__index *k = ein__ix_get(ctx, p->place);
-    return k->hi < n && k->lo < n - 1 && !(ein__ex_uses(ctx, p->terms) >> p->slot & 1);
-}
 
 // The box of `s` with the places of its slot `at` counted as `count` blocks of `size`, or as blocks
 // alone (size 0), summed over `terms`; map[] has the slots of `s` in it.
@@ -27256,7 +27441,7 @@ static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char 
 }
 
 // P for blocks of `size`.
-static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
                                      int64_t size) {
     int64_t n = s->n[s->nt], count = ein__ceil(n, size);
     ein__ix map[EIN__MAX_ITERS];
@@ -27273,7 +27458,7 @@ static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ei
 }
 
 // Q, of blocks whose sums are P's last ones.
-static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
                                      ein__val inside) {
     const ein__shape *of = &ctx->value[inside.i].shape;
     int64_t count = of->d[p->slot], size = of->d[p->slot + 1];
@@ -27290,7 +27475,7 @@ static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ei
 }
 
 // V from P and Q.
-static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
                                ein__val inside, ein__val before) {
     int64_t size = ctx->value[inside.i].shape.d[p->slot + 1];
     ein__ix at[EIN__MAX_RANK], block[EIN__MAX_RANK];
@@ -27304,7 +27489,7 @@ static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__pre
 }
 
 // Running sum `v` in blocks of `size`, which are fewer than its terms.
-static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__prefix *p, int64_t size,
+static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__running *p, int64_t size,
                                  ein__val (*of_blocks)(ein__pass *z, ein__val before)) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v);
@@ -27327,7 +27512,7 @@ static int64_t ein__prefix_cost(ein_ctx *ctx, const ein__scope *s) {
 
 // The blocks that running sum `s` is cheapest in; 0: none. The last map, which readers may compute,
 // counts as a kernel of its own.
-static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p) {
+static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__running *p) {
     ein__work w = {.bytes = {ein__times(ein__outputs_of(s), 3 * 4)}};
     int64_t least = ein__prefix_cost(ctx, s), size = 0;
     for (int64_t b = 4; b <= EIN__PREFIX_BLOCK && b < s->n[s->nt]; b *= 2) {
@@ -27349,8 +27534,8 @@ static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__pr
 static ein__val ein__cheapest_prefix(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v);
-    ein__prefix p;
-    if (ctx->value[v.i].weight_only || !ein__match_prefix(ctx, &s, &p)) return v;
+    ein__running p;
+    if (ctx->value[v.i].weight_only || !ein__match_running(ctx, &s, &p)) return v;
     int64_t size = ein__prefix_size(ctx, &s, &p);
     return size ? ein__rule_prefix(z, v, &p, size, ein__cheapest_prefix) : v;
 }
@@ -32276,10 +32461,24 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     return !ein__is_skinny(ctx, &k, &skinny);
 }
 
-// Whether iterator `t` of the step's first value is one of a tile's axes.
+// Whether threads of step `s`, a running sum, go along; `*t`: the iterator that they go along.
+static bool ein__is_running(ein_ctx *ctx, const ein__step *s, uint32_t *t) {
+    ein__running p;
+    ein__ex term;
+    const int64_t *out = ctx->plan.layout[s->out.i].stride;
+    if (s->kind != EIN__K_REDUCE ||
+        !ein__runs_along(ctx, ein__scope_of(ctx, s->val[0]), out, &p, &term))
+        return false;
+    *t = p.slot;
+    return true;
+}
+
+// Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it.
 static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
     ein__basis b;
+    uint32_t along;
     bool tiled = false;
+    if (ein__is_running(ctx, s, &along)) return along == t;
     if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         return false;
     for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;
@@ -32345,7 +32544,9 @@ static int ein__dense_order(const ein_ctx *ctx, ein__val v, int *order) {
 static int64_t ein__thread_count(ein_ctx *ctx, const ein__step *s) {
     int64_t n = ein__elements(&ctx->value[s->out.i].shape);
     ein__basis b;
+    uint32_t along;
     if (ein__warps_of(ctx, s)) return ein__times(n, 32);
+    if (ein__is_running(ctx, s, &along)) n /= ein__scope_of(ctx, s->val[0])->n[along];
     if (s->kind == EIN__K_BASIS && ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         for (int k = 0; k < b.n; k++) n /= b.axis[k].rows;
     else if (n / 4 >= EIN__SHARED_OUTPUTS) n /= 4;
@@ -32618,21 +32819,42 @@ static bool ein__may_join_again(ein_ctx *ctx, const ein__step *s) {
     return s->again && ein__may_join(ctx, s);
 }
 
+// Adds what kernel `k`, which takes `ps` with its launch, takes of the device; `*longest`: of such
+// kernels, what the threads of one wait for.
+static void ein__add_time(ein_ctx *ctx, const ein__kernel *k, int64_t ps, int64_t *busy,
+                          int64_t *longest) {
+    int parts;
+    ein__work w = ein__kernel_work(ctx, k, &parts);
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, all = ein__most(ps - launch, 0);
+    bool waits = !ein__kernel_row(ctx, k) && w.chain_ps >= all;
+    w.chain_ps = 0;
+    if (waits) *longest = ein__most(*longest, all);
+    if (waits) all = ein__least(all, ein__work_ps(ein__gpu_of(ctx), &w) - launch);
+    *busy = ein__plus(*busy, all);
+}
+
 // What the steps' kernels take together.
 typedef struct ein__sibling_load {
     int params;
-    int64_t threads, ps;  // at most; without launches
-    int64_t apart;        // what the steps take as they are
+    int64_t threads;  // at most
+    int64_t busy;     // what they take of the device, without launches
+    int64_t longest;  // what the threads of one of them wait for, at most
+    int64_t apart;    // what the steps take as they are
 } ein__sibling_load;
+
+// Blocks of one work while those of another wait.
+static int64_t ein__sibling_ps(const ein__sibling_load *l) {
+    return ein__most(l->busy, l->longest);
+}
 
 static ein__sibling_load ein__add_sibling(ein_ctx *ctx, ein__sibling_load l, const ein__step *s) {
     const ein__step *own = ein__sibling_of(ctx, s);
     ein__val *reads = ein__step_reads(ctx, own);
-    int64_t ps = own == s ? s->ps : ein__cost_step(ctx, own);
     l.params += (int)arrlen(reads) + 1;
     int64_t warp = ein__warps_of(ctx, own) ? 32 : 1;
     l.threads = ein__plus(l.threads, ein__times(ein__elements(&ctx->value[s->out.i].shape), warp));
-    l.ps = ein__plus(l.ps, ein__most(ps - ein__gpu_of(ctx)->node_ns * 1000, 0));
+    ein__kernel k = ein__step_kernel(ctx, own);
+    ein__add_time(ctx, &k, own == s ? s->ps : ein__cost_step(ctx, own), &l.busy, &l.longest);
     l.apart = ein__cost_sum(l.apart, s->ps);
     arrfree(reads);
     return l;
@@ -32649,7 +32871,7 @@ static int ein__grow_siblings(const ein__grouper *z, int at, int *member, ein__s
         if (z->first[j] != j || z->next[j] >= 0 || !ein__is_apart(z, member, n, j)) continue;
         ein__sibling_load with = ein__add_sibling(z->ctx, *all, &z->step[j]);
         if (with.params > EIN__SIBLINGS_PARAMS || with.threads > INT32_MAX ||
-            with.ps - all->ps >= z->step[j].ps)
+            ein__sibling_ps(&with) - ein__sibling_ps(all) >= z->step[j].ps)
             continue;
         *all = with;
         member[n++] = j;
@@ -32670,7 +32892,8 @@ static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const 
 static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
                               const ein__sibling_load *all) {
     ein_ctx *ctx = z->ctx;
-    int64_t ps = ein__plus(all->ps, ein__gpu_of(ctx)->node_ns * 1000 + EIN__SIBLINGS_PS);
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t ps = ein__plus(ein__sibling_ps(all), launch + EIN__SIBLINGS_PS);
     const char *key = NULL;
     const ein__cost_row *row = NULL;
     if (ctx->kernel_rows || ctx->desc.probe) {
@@ -32708,13 +32931,14 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
 
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
 EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0, longest = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
-        ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k));
+        if (s->chained) ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k) - launch);
+        else ein__add_time(ctx, &k, ein__estimate_kernel(ctx, &k), &ps, &longest);
     }
     int64_t more = s->chained ? s->npeer * EIN__STITCH_TURN_PS : EIN__SIBLINGS_PS;
-    return ein__plus(ps - s->npeer * launch, more);
+    return ein__plus(ein__most(ps, longest), launch + more);
 }
 /* ---- chain.c ---- */
 // Maps of a plan behind each other as one kernel: each reads what the ones before it store at the
@@ -42708,6 +42932,7 @@ typedef struct ein__kslot {
     int64_t n;
     int level;
     bool gone;  // extent 1, part of the slot it was merged with, or all in one vector
+    const char *from, *until;  // where its loop begins and ends, where terms are left out; NULL
 } ein__kslot;
 
 // Values of the step that later ones read: text by lane, or none: their definition is put in place.
@@ -44649,6 +44874,10 @@ static const char *ein__kcombine(ein__kgen *g, ein__red r, const char *acc, cons
 static const char *const ein__ksums_word[] = {"pair", "three", "four"};  // from two on
 static const char *const ein__ksum[EIN__SUMS] = {"acc.x", "acc.y", "acc.z", "acc.w"};
 
+// A sum of each lane.
+static const char *const ein__kacc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
+                                                   "acc4", "acc5", "acc6", "acc7"};
+
 // What holds `n` sums.
 static const char *ein__ksums_type(ein__kgen *g, int n) {
     return n > 1 ? ein__namef(g->ctx, "float%d", n) : ein__knum_type(g);
@@ -44817,6 +45046,13 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
+// What a sum of terms `body` is computed in.
+static void ein__kred_number(ein__kgen *g, const ein__step *step, ein__ex body) {
+    if (ein__kdtype(g, step->out) <= EIN__BF16 || !ein__kinteger(g, body)) return;
+    g->num = EIN__NUM_INT;
+    if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, step->out))) g->num = EIN__NUM_FLOAT;
+}
+
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
 // apart.
 static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
@@ -44846,10 +45082,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums && ein__kdtype(g, r.out) > EIN__BF16 && ein__kinteger(g, s->body)) {
-        g->num = EIN__NUM_INT;
-        if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, r.out))) g->num = EIN__NUM_FLOAT;
-    }
+    if (!step->sums) ein__kred_number(g, step, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -44917,8 +45150,6 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
-    static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
-                                                 "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++)
         g->slot[r->s[i]].level = levels ? i + 1 : 1 + (int)ein__most(i + 1 + r->own - r->ns, 0);
     if (step->sums) ein__kred_finish_parts(g, r, step);
@@ -44929,7 +45160,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     bool terms = false;
     for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
     for (int i = 0; i < g->vec; i++) {
-        const char *a = g->vec > 1 && !terms ? acc[i] : "acc";
+        const char *a = g->vec > 1 && !terms ? ein__kacc[i] : "acc";
         ein__ktext v = ein__kvalue(g, body, i);
         if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
         g->inner[0].text[i] = a;
@@ -44982,7 +45213,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
     for (int i = n - 1; i >= 0; i--) {
         const ein__kslot *s = &g->slot[order[i]];
         ein__buf loop = {0};
-        bodies = s->n <= 16 && bodies ? bodies * s->n : 0;
+        bodies = s->n <= EIN__UNROLLED && bodies ? bodies * s->n : 0;
         if (bodies > 64) bodies = 0;
         int step = order[i] == g->vec_slot ? g->vec : 1;
         if (step == s->n && step > 1) {
@@ -44993,8 +45224,9 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
             continue;
         }
         if (bodies && !g->naive) ein__put(&loop, "#pragma unroll\n");
-        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s) {\n", ein__kint(g), s->name, s->name,
-                  (long long)s->n,
+        ein__putf(&loop, "for (%s %s = %s; %s < %s; %s) {\n", ein__kint(g), s->name,
+                  s->from ? s->from : "0", s->name,
+                  s->until ? s->until : ein__namef(g->ctx, "%lld", (long long)s->n),
                   step > 1 ? ein__namef(g->ctx, "%s += %d", s->name, step)
                            : ein__namef(g->ctx, "%s++", s->name));
         ein__kindent(&loop, g->code[i + level].s, 4);
@@ -45007,6 +45239,54 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
     ein__buf_free(&text);
 }
 
+// The kernel whose threads, by number, do what `loops` says. False: there are too many of them.
+static bool ein__kred_threads(ein__kgen *g, ein__kred *r, int64_t threads, const char *loops,
+                              const char *hint, ein__buf *out, ein__launch *l) {
+    if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
+    int block = ein__kblock(threads);
+    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
+    ein__key keys[] = {{0},
+                       {0},
+                       {"thread", ein__kthread_id(g, block)},
+                       {"number", ein__kunsigned(g)},
+                       {"threads", ein__knumber(g, threads)},
+                       {"index", r->index.s},
+                       {"body", loops},
+                       {"kind", ein__kfunction(g, block)},
+                       {"alone", ein__kalone(g)}};
+    l->threads = threads;
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    return true;
+}
+
+// Where the loop over reduction slot `slot` begins (or not `until`) ends, as a name that is
+// declared in front of all loops; NULL: with all terms, or lanes differ.
+static const char *ein__kred_bound(ein__kgen *g, const ein__kred *r, int slot, bool until) {
+    const ein__kslot *s = &g->slot[slot];
+    ein__bounds b = ein__bounds_of(g->ctx, ein__scope_of(g->ctx, r->acc), (uint32_t)slot);
+    ein__ix ix = until ? b.until : b.from;
+    if (!ix.i || (g->vec_slot >= 0 && ein__ix_uses(g->ctx, ix) >> g->vec_slot & 1)) return NULL;
+    ein__klin l = ein__klin_of(g, ix, 0);
+    const char *name = ein__namef(g->ctx, "%s_%s", until ? "until" : "from", s->name);
+    const char *type = ein__kint(g), *at = ein__klin_text(g, &l, 0).s, *u = g->wide ? "ll" : "";
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    if (x->hi > s->n) at = ein__namef(g->ctx, "min(%s, %lld%s)", at, (long long)s->n, u);
+    if (x->lo < 0) at = ein__namef(g->ctx, "max(%s, 0%s)", at, u);
+    ein__putf(&g->code[0], "const %s %s = %s;\n", type, name, at);
+    return name;
+}
+
+// Bounds of the loops that are not written out. Of one that counts from 0 on for all threads that
+// share the terms (`whole` false) only its end.
+static void ein__kred_bounds(ein__kgen *g, const ein__kred *r, bool whole) {
+    for (int i = 0; i < r->ns; i++) {
+        ein__kslot *s = &g->slot[r->s[i]];
+        if (s->gone || s->n <= EIN__UNROLLED || r->sums > 1) continue;
+        if (whole) s->from = ein__kred_bound(g, r, r->s[i], false);
+        s->until = ein__kred_bound(g, r, r->s[i], true);
+    }
+}
+
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
@@ -45015,30 +45295,17 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
             return false;
         g->vec_slot = r->t[r->nt - 1];
     }
+    if (!step->sums) ein__kred_bounds(g, r, true);
     ein__kred_parts(g, r, step, true);
-    int64_t threads = r->outputs / g->vec;
-    if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
-    int block = ein__kblock(threads);
-    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__put(&loops, r->init.s);
     ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"thread", ein__kthread_id(g, block)},
-                       {"number", ein__kunsigned(g)},
-                       {"threads", ein__knumber(g, threads)},
-                       {"index", r->index.s},
-                       {"body", loops.s},
-                       {"kind", ein__kfunction(g, block)},
-                       {"alone", ein__kalone(g)}};
-    l->threads = threads;
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    bool done = ein__kred_threads(g, r, r->outputs / g->vec, loops.s, hint, out, l);
     ein__buf_free(&loops);
-    return true;
+    return done;
 }
 
 typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_COLUMN } ein__kshare;
@@ -45150,6 +45417,15 @@ static void ein__kreduce_own(ein__kgen *g, ein__kred *r, int64_t lanes) {
     ein__loop_operations(g->ctx, ein__scope_of(g->ctx, r->acc), n, r->ns, lanes, &r->own);
 }
 
+// The turns of the threads that share terms, of `vec` each: the first `outer` slots count them.
+static const char *ein__kred_count(ein__kgen *g, const ein__kred *r, int outer, int vec) {
+    const char *until = outer == 1 ? g->slot[r->s[0]].until : NULL;
+    if (!until) return ein__knumber(g, ein__kcount_slots(g, r->s, outer) / vec);
+    if (vec > 1) until = ein__namef(g->ctx, "(%s + %d) / %d", until, vec - 1, vec);
+    return ein__namef(g->ctx, "(%s)%s", ein__kunsigned(g),
+                      vec > 1 ? ein__namef(g->ctx, "(%s)", until) : until);
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
@@ -45162,6 +45438,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
     if (column && vec == 1) ein__kreduce_own(g, r, EIN__COLUMN_THREADS * parts);
+    if (!step->sums && r->ns - r->own == 1) ein__kred_bounds(g, r, false);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
@@ -45193,7 +45470,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"index", r->index.s},
         {"before", g->code[0].s},
         {"identity", ein__kred_zero(g, r)},
-        {"count", ein__knumber(g, ein__kcount_slots(g, r->s, outer) / vec)},
+        {"count", ein__kred_count(g, r, outer, vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
@@ -45231,6 +45508,103 @@ static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, 
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
+    ein__kred_free(&r);
+    return ok;
+}
+/* ---- emit_running.c ---- */
+// Running sums (running.c): a thread goes along the places of one, adds the term of each and stores
+// what it has, or what a map makes of that.
+
+// Scans the terms and the map behind them; the threads' slots are all but the one they go along.
+static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__running *p,
+                                ein__ex term) {
+    ein__kred r = {.acc = step->val[0],
+                   .out = step->out,
+                   .reduce = EIN__R_SUM,
+                   .sums = 1,
+                   .scan = ein__kscan_make(g)};
+    g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
+    for (int k = 1; k + 1 < step->nval; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .put = true};
+    ein__kscan_expr(g, &r.scan, term);
+    if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
+    ein__kscan_out(g, &r.scan, r.out);
+    int along = (int)p->slot, n = ein__korder(g, r.out, r.t);
+    r.scan.pinned |= 1u << along;
+    r.scan.used |= 1u << along;
+    for (int i = 0; i < n; i++)
+        if (r.t[i] != along) r.t[r.nt++] = r.t[i];
+    r.s[r.ns++] = along;
+    r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    ein__kslices_first(g, r.t, r.nt);
+    r.outputs = ein__kcount_slots(g, r.t, r.nt);
+    g->slot[along].level = 1;
+    ein__kred_number(g, step, term);
+    ein__put(&r.index, "");
+    ein__put(&r.post, "");
+    return r;
+}
+
+// What a thread does at a place: `core` has all of it.
+static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term) {
+    ein__ktext value[EIN__KLANES];
+    ein__kcount(g, term);
+    for (int i = 0; i < g->vec; i++) {
+        const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
+        ein__put(&r->core, ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s));
+        g->inner[0].text[i] = acc;
+        ein__put(&r->init, i ? ", " : ein__knum_type(g));
+        ein__putf(&r->init, "%s%s = %s", i ? "" : " ", acc, ein__kidentity(g, r->reduce));
+    }
+    ein__put(&r->init, ";\n");
+    g->post = &r->post;
+    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
+    for (int i = 0; i < g->vec; i++) {
+        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__put(&r->core, r->post.s);
+    ein__put(&r->core, r->store.s);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+}
+
+// Around that, the loop; loads of several places are on their way while one is added.
+static void ein__krun_loop(ein__kgen *g, const ein__kred *r, ein__buf *out) {
+    const ein__kslot *s = &g->slot[r->s[0]];
+    ein__putf(out, "#pragma unroll %d\nfor (%s %s = 0; %s < %lld; %s++) {\n",
+              EIN__RUNNING_AHEAD / g->vec, ein__kint(g), s->name, s->name, (long long)s->n,
+              s->name);
+    ein__kindent(out, g->code[1].s, 4);
+    ein__kindent(out, r->core.s, 4);
+    ein__put(out, "}\n");
+}
+
+// One attempt at a running sum whose threads go along; `*fits`: whether it is one.
+static bool ein__krunning(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                          ein__launch *l, bool *fits) {
+    const ein__scope *s = ein__scope_of(g->ctx, step->val[0]);
+    int64_t stride[EIN__MAX_RANK];
+    ein__running p;
+    ein__ex term;
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    *fits = ein__runs_along(g->ctx, s, stride, &p, &term) && !(g->sliced >> p.slot & 1);
+    if (!*fits) return false;
+    ein__kred r = ein__krun_make(g, step, &p, term);
+    bool ok = true;
+    if (g->vec > 1) {
+        ok = r.outputs / 4 >= EIN__SHARED_OUTPUTS && ein__kvector_out(g, r.out, r.t, r.nt, &r.scan);
+        if (ok) g->vec_slot = r.t[r.nt - 1];
+    }
+    if (ok) {
+        ein__buf loops = {0};
+        ein__krun_parts(g, &r, step, term);
+        ein__put(&loops, g->code[0].s);
+        ein__put(&loops, r.init.s);
+        ein__krun_loop(g, &r, &loops);
+        ok = ein__kred_threads(g, &r, r.outputs / g->vec, loops.s, hint, out, l);
+        ein__buf_free(&loops);
+    }
     ein__kred_free(&r);
     return ok;
 }
@@ -46300,17 +46674,18 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     return ok;
 }
 
-// One attempt at a reduction, by windows where it has such; false: try again without vectors or
-// with 64-bit indices.
+// One attempt at a reduction, along its places or by windows where it has such; false: try again
+// without vectors or with 64-bit indices.
 static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
     int64_t stride[EIN__MAX_RANK];
     ein__kwindow_tile t = {.vec = 1};
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    bool wide = g->wide, last;
-    bool done = ein__klast(g, step, hint, out, l, &last);
-    if (last) return done;
+    bool wide = g->wide, found;
+    bool done = ein__krunning(g, step, hint, out, l, &found);
+    if (!found) done = ein__klast(g, step, hint, out, l, &found);
+    if (found) return done;
     if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))
         return ein__kreduce(g, step, hint, out, l);
     ein__kred r = ein__kred_make(g, step, &t.w);

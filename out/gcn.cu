@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
-// plan      126 steps, 496.6 us estimated; 785.1 us without derivation
+// plan      126 steps, 495.9 us estimated; 785.1 us without derivation
 // libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
 // by        basis change 21, merging 94, summation splitting 14, products with one weight
@@ -86,7 +86,7 @@
 //     1.9 us est. l3.f.4.sum.terms k_stitch_ec27ee05
 //     2.9 us est. l3               k_product_0bb795b2
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
-//     1.9 us est. g3.l1            k_siblings_4d2de466
+//     1.7 us est. g3.l1            k_siblings_4d2de466
 //     1.9 us est. g3.l2.sum.merged cuBLAS sgemm 231 x 196 x 21, batch 2
 //     2.1 us est. g3.s             k_stitch_050785f1
 //     1.6 us est. g3.a             k_reduce_5ac9169e
@@ -94,19 +94,19 @@
 //     2.0 us est. l4.m             k_stitch_b703a3fb
 //    10.8 us est. l4.d.0           k_product_0bca8244, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.7 us est. l4.c1.0.sum      k_siblings_ad909469
+//     1.5 us est. l4.c1.0.sum      k_siblings_ad909469
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.0           k_stitch_17492ba1
 //     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.7 us est. l4.c1.1.sum      k_siblings_68e28784
+//     1.6 us est. l4.c1.1.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.1           k_stitch_17492ba1
 //     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.7 us est. l4.c1.2.sum      k_siblings_68e28784
+//     1.6 us est. l4.c1.2.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.2           k_stitch_17492ba1
 //     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.7 us est. l4.c1.3.sum      k_siblings_68e28784
+//     1.6 us est. l4.c1.3.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.3           k_stitch_17492ba1
 //     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
@@ -115,7 +115,7 @@
 //     1.8 us est. l4.f.4.sum.terms k_stitch_f02cd2e7
 //     2.6 us est. l4               k_product_3db151bc
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.6 us est. g4.l1            k_siblings_5514a17a
+//     1.5 us est. g4.l1            k_siblings_5514a17a
 //     1.6 us est. g4.r2.sum        k_reduce_3521be06
 //     1.6 us est. g4.s             k_reduce_0d13604f
 //     1.6 us est. g4.a             k_reduce_e0c9e71a
