@@ -276,6 +276,26 @@ r3 = Relu(c3)
 y = Conv(r3, n; pads=1)
 """
 
+# Kernels of ours read channels innermost, store halves of a value that another one reads, and an
+# output in declared order.
+SKIP = """ein 1
+model skip
+dim H = 56
+small H = 8
+input x: f32[1,64,H,H]
+weight k: f32[64,64,3,3] = randn(std=0.05)
+weight l: f32[64,64,3,3] = randn(std=0.05)
+weight m: f32[96,128,3,3] = randn(std=0.03)
+output y
+c1 = Conv(x, k; pads=1)
+r1 = Relu(c1)
+c2 = Conv(r1, l; pads=1)
+r2 = Relu(c2)
+j = Concat(r1, r2; axis=1)
+c3 = Conv(j, m; pads=1)
+y = Tanh(c3)
+"""
+
 
 class Plan:
     """Steps of an emitted file: (name, call), and which of them only copy."""
@@ -369,6 +389,19 @@ def channels_last(checks, path, math):
     checks.check("a chain in " + math, right, "; ".join("%s: %s" % s for s in plan.steps))
 
 
+def skip(checks, path):
+    """Neither values side by side nor an output take a step of their own."""
+    with open(path, "w") as out:
+        out.write(SKIP)
+    options = ["--math", "fp16", "--libs", "none"]
+    plan = emit(path, *options)
+    right = len(plan.steps) == 3 and all(c.startswith("k_product") for _, c in plan.steps)
+    checks.check("channels innermost in kernels", right,
+                 "; ".join("%s: %s" % s for s in plan.steps))
+    done = subprocess.run([EINNET, "verify", "--small", path] + options, stdout=subprocess.DEVNULL)
+    checks.check("channels innermost in kernels: verify", not done.returncode)
+
+
 def dense(checks, options):
     """What a densely connected block puts together is stored in place and read in one piece."""
     path = os.path.join(ROOT, "tests", "unseen", "dense_block.ein")
@@ -428,6 +461,7 @@ def main():
             out.write(CHAIN)
         relaid(checks, os.path.join(folder, "projected.ein"))
         filters(checks)
+        skip(checks, os.path.join(folder, "skip.ein"))
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
     for options in ([], ["--libs", "none"], ["--math", "tf32"]):

@@ -195,6 +195,38 @@ static void ein__flip_alone(ein__flipper *z) {
     }
 }
 
+// Copies and concatenations that chosen orders left behind: what is copied may as well lie where it
+// is copied to, which is then a step less. Calls want their tensors dense; kernels of ours take
+// what there is, as the price of their steps says.
+static void ein__loosen_copies(ein__relayout *r) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__val *order = r->z->sel->order;
+    static const ein__seat declared;
+    for (ptrdiff_t i = arrlen(order); i-- > 0;) {
+        ein__val v = order[i], *touched = NULL;
+        ein__pieces pc = {.n = 0};
+        ptrdiff_t mark = arrlen(r->log);
+        int64_t delta = 0;
+        if (!ein__is_stored(r->z, v) || r->z->view[v.i] || ctx->value[v.i].weight_only) continue;
+        const ein__expr *read = ein__copy_of(ctx, v);
+        if (read) pc = (ein__pieces){.n = 1, .read = {read}};
+        else if (!ein__is_concat(ctx, v, &pc)) continue;
+        for (int k = 0; k < pc.n; k++) {
+            ein__val p = {pc.read[k]->val};
+            const ein__seat *c = &r->z->choice[p.i];
+            if (c->wanted || c->ordered) delta += ein__change(r, p, &declared, &touched);
+        }
+        arrfree(touched);
+        if (delta >= 0) ein__undo(r, mark);
+    }
+}
+
+static void ein__flip_parts(ein__flipper *z) {
+    ein__flip_ties(z);
+    ein__flip_alone(z);
+    ein__loosen_copies(z->r);
+}
+
 // From all calls with channels last and from none, the cheaper.
 static void ein__choose_conv_orders(ein__relayout *r) {
     ein__flipper z = {.r = r};
@@ -205,13 +237,11 @@ static void ein__choose_conv_orders(ein__relayout *r) {
         int64_t before = ein__steps_cost(r);
         ein__flip_calls(&z, -1, true, &touched);
         ein__sweep_layouts(r);
-        ein__flip_ties(&z);
-        ein__flip_alone(&z);
+        ein__flip_parts(&z);
         arrfree(touched);
         if (ein__steps_cost(r) >= before) {
             ein__undo(r, mark);
-            ein__flip_ties(&z);
-            ein__flip_alone(&z);
+            ein__flip_parts(&z);
         }
     }
     arrfree(z.call);
@@ -254,6 +284,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
     if (open || ctx->channels_last || ein__has_windows(z)) {
         ein__relayout_groups(&r);
         ein__sweep_layouts(&r);
+        ein__loosen_copies(&r);
         if (ctx->channels_last) ein__choose_conv_orders(&r);
         ein__lay_filters(&r);
         ein__drop_buffers(ctx, z);
