@@ -86,6 +86,7 @@
 #include "select/select.c"
 #include "select/calls.c"
 #include "select/direct.c"
+#include "select/reload.c"
 #include "select/norm.c"
 #include "select/moments.c"
 #include "select/storage.c"

@@ -402,6 +402,15 @@ def skip(checks, path):
     checks.check("channels innermost in kernels: verify", not done.returncode)
 
 
+def shuffled(checks):
+    """Channels that were shuffled for others as well are shuffled in a convolution's loads."""
+    path = os.path.join(ROOT, "tests", "unseen", "shuffled.ein")
+    plan = emit(path)
+    names = [n for n, c in plan.steps if c.startswith("k_map")]
+    checks.check("shuffled channels", names == ["h3"] and len(plan.steps) <= 13,
+                 "; ".join("%s: %s" % s for s in plan.steps))
+
+
 def dense(checks, options):
     """What a densely connected block puts together is stored in place and read in one piece."""
     path = os.path.join(ROOT, "tests", "unseen", "dense_block.ein")
@@ -464,6 +473,7 @@ def main():
         skip(checks, os.path.join(folder, "skip.ein"))
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
+    shuffled(checks)
     for options in ([], ["--libs", "none"], ["--math", "tf32"]):
         dense(checks, options)
     for name in MODELS:

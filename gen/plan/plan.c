@@ -536,6 +536,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     }
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
+    if (!ein__reload_maps(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     return !ctx->status;
@@ -577,11 +578,27 @@ static bool ein__build_steps(ein_ctx *ctx, ein__val *root, int nroot) {
     return true;
 }
 
+// The same, with copies of maps for the loads of products too, where there are such.
+static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->reloads = false;
+    if (!ein__build_steps(ctx, root, nroot)) return false;
+    if (!ctx->reloads) return true;
+    ein__plan without = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->reloading = true;
+    bool ok = ein__build_steps(ctx, other, nroot);
+    ctx->reloading = false;
+    ein__keep_cheaper(ctx, &without, ok);
+    return ok;
+}
+
 // The same, with maps in the loads of products or, if that makes a better plan, without.
 static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
-    if (!ein__build_steps(ctx, root, nroot)) return false;
+    if (!ein__build_reloads(ctx, root, nroot)) return false;
     if (!ein__loads_in_the_way(ctx)) return true;
     ein__plan with = ctx->plan;
     ctx->plan = (ein__plan){0};
