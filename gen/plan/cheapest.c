@@ -25,8 +25,14 @@ static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
     ctx->channels_last = p->channels_last;
 }
 
-// What plans with and without libraries are compared by: products of ours that nobody has measured
-// cost more than they are estimated at, as they do beside a call.
+static bool ein__has_calls(const ein__plan *p) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) any |= ein__is_call(p->step[i].kind);
+    return any;
+}
+
+// What plans with calls and without are compared by: products of ours that nobody has measured cost
+// more than they are estimated at, as they do beside a call.
 static int64_t ein__doubted_cost(const ein__plan *p) {
     int64_t ps = ein__plan_cost(p);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -60,12 +66,13 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
 // The same without libraries, where launches are a good part of what the plan takes: calls are
 // chosen one by one, but what a kernel of ours saves is often the step before or behind it, and how
 // tensors are stored was decided with calls in mind. Its baseline is still the one with calls.
-static bool ein__try_without_calls(ein_ctx *ctx) {
+static bool ein__try_without_calls(ein_ctx *ctx, ein_math math) {
     int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
     int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
     if (!baseline) baseline = ps;
     if (ctx->desc.libs == EIN_LIBS_NONE || launches < ps / EIN__LAUNCHES) return true;
-    bool ok = ein__try_other(ctx, ctx->desc.math, EIN_LIBS_NONE, ein__doubted_cost);
+    bool calls = ein__has_calls(&ctx->plan);
+    bool ok = ein__try_other(ctx, math, EIN_LIBS_NONE, calls ? ein__doubted_cost : ein__plan_cost);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;
 }
@@ -80,7 +87,11 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
         if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32)
             ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__plan_cost);
-    if (ok && !one && !ctx->desc.baseline) ok = ein__try_without_calls(ctx);
+    // Where calls made the more exact arithmetic the cheaper one, it need not be without them.
+    ein_math exact = ctx->desc.math;
+    bool calls = ok && !one && !ctx->desc.baseline;
+    if (calls) ok = ein__try_without_calls(ctx, exact);
+    if (calls && ok && exact != ctx->asked) ok = ein__try_without_calls(ctx, ctx->asked);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
