@@ -414,6 +414,13 @@ def shuffled(checks):
     checks.check("shuffled channels in TF32", "for H200 SXM, TF32" in plan.text)
 
 
+def windows(checks):
+    """Windows of an input are read where they lie, by the product that multiplies them."""
+    plan = emit(os.path.join(ROOT, "tests", "unseen", "attention_windows.ein"))
+    checks.check("windows of an input", "v" not in dict(plan.steps) and len(plan.steps) == 3,
+                 "; ".join("%s: %s" % s for s in plan.steps))
+
+
 def dense(checks, options):
     """What a densely connected block puts together is stored in place and read in one piece."""
     path = os.path.join(ROOT, "tests", "unseen", "dense_block.ein")
@@ -477,6 +484,7 @@ def main():
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
     shuffled(checks)
+    windows(checks)
     for options in ([], ["--libs", "none"], ["--math", "tf32"]):
         dense(checks, options)
     for name in MODELS:

@@ -594,12 +594,23 @@ static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
+// Whether a product of the plan loads a copy, which could be made beside other kernels.
+static bool ein__loads_copies(ein_ctx *ctx) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < 2; k++) {
+            ein__val p = ctx->plan.step[i].load[k];
+            any |= p.i && ein__copy_of(ctx, p);
+        }
+    return any;
+}
+
 // The same, with maps in the loads of products or, if that makes a better plan, without.
 static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!ein__build_reloads(ctx, root, nroot)) return false;
-    if (!ein__loads_in_the_way(ctx)) return true;
+    if (!ein__loads_in_the_way(ctx) && !ein__loads_copies(ctx)) return true;
     ein__plan with = ctx->plan;
     ctx->plan = (ein__plan){0};
     ctx->unloaded = true;

@@ -535,13 +535,24 @@ static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein_
     return ein__conv_fuses(ctx, m, read);
 }
 
+// Whether copy `p` is a step whatever layouts are chosen: what it copies has its place, and is no
+// window there.
+static bool ein__copies_input(ein_ctx *ctx, ein__val p) {
+    const ein__expr *read = ein__copy_of(ctx, p);
+    const ein__value *from = &ctx->value[read->val];
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__dense_strides(&from->shape, stride);
+    return from->kind != EIN__V_SCOPE && !ein__address(ctx, read, stride, &f);
+}
+
 // Whether nothing but product `v` needs map `p`, and its load may compute it.
 static bool ein__loads(const ein__selector *z, ein__val v, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
     return z->uses[p.i] == 1 && z->home[p.i].i == p.i && z->kind[p.i] == EIN__K_MAP &&
            !z->root[p.i] && ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
-           !ein__copy_of(ctx, p) && !ein__joins(ctx, p) && !ein__keeps_fp32(ctx, v) &&
-           ein__load_of(ctx, read, p).i;
+           (!ein__copy_of(ctx, p) || ein__copies_input(ctx, p)) && !ein__joins(ctx, p) &&
+           !ein__keeps_fp32(ctx, v) && ein__load_of(ctx, read, p).i;
 }
 
 // Maps in front of product `v` that are cheaper as part of its loads, with map `m` behind it: what
