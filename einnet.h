@@ -961,6 +961,8 @@ struct ein_ctx {
     bool parted;                 // ... as some were
     bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
+    bool reloading;              // products have copies of what they may load (reload.c)
+    bool reloads;                // there are such
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
@@ -22646,13 +22648,24 @@ static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein_
     return ein__conv_fuses(ctx, m, read);
 }
 
+// Whether copy `p` is a step whatever layouts are chosen: what it copies has its place, and is no
+// window there.
+static bool ein__copies_input(ein_ctx *ctx, ein__val p) {
+    const ein__expr *read = ein__copy_of(ctx, p);
+    const ein__value *from = &ctx->value[read->val];
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__dense_strides(&from->shape, stride);
+    return from->kind != EIN__V_SCOPE && !ein__address(ctx, read, stride, &f);
+}
+
 // Whether nothing but product `v` needs map `p`, and its load may compute it.
 static bool ein__loads(const ein__selector *z, ein__val v, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
     return z->uses[p.i] == 1 && z->home[p.i].i == p.i && z->kind[p.i] == EIN__K_MAP &&
            !z->root[p.i] && ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
-           !ein__copy_of(ctx, p) && !ein__joins(ctx, p) && !ein__keeps_fp32(ctx, v) &&
-           ein__load_of(ctx, read, p).i;
+           (!ein__copy_of(ctx, p) || ein__copies_input(ctx, p)) && !ein__joins(ctx, p) &&
+           !ein__keeps_fp32(ctx, v) && ein__load_of(ctx, read, p).i;
 }
 
 // Maps in front of product `v` that are cheaper as part of its loads, with map `m` behind it: what
@@ -23013,6 +23026,67 @@ static ein__val ein__read_directly(ein__pass *z, ein__val v, ein__val map, ein__
         best = t.body;
     }
     return ein__with_body(z, v, best);
+}
+/* ---- reload.c ---- */
+// Maps that move what others have stored, such as channels shuffled, rolled windows or a padded
+// input, and that several values read: products that read one get a copy of it of their own, which
+// their loads may compute (prologue.c). What then still needs the map no longer stands between the
+// product and what it is made of, and it is a launch that may be shared.
+
+// Whether `ex` is one element of what it reads, or nothing: reads of which one alone is no padding
+// are added up where values are laid side by side in another way than one behind the other.
+static bool ein__only_moves(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) return true;
+    if (e->op == EIN__X_WHEN) return ein__only_moves(ctx, e->kid[0]);
+    if (e->op != EIN__X_BINARY || e->fn != EIN__ADD) return false;
+    for (int k = 0; k < 2; k++) {
+        const ein__expr *part = ein__ex_get(ctx, e->kid[k]);
+        if (part->op == EIN__X_READ && !ein__read_is_padded(ctx, part)) return false;
+        if (!ein__only_moves(ctx, e->kid[k])) return false;
+    }
+    return true;
+}
+
+// Whether product `v` may load by `read` what others read too.
+static bool ein__may_reload(ein__pass *z, ein__val v, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    ein__val p = {read->val};
+    return ein__is_map(ctx, p) && !ctx->value[p.i].weight_only && z->uses[p.i] > 1 &&
+           !ein__copy_of(ctx, p) && !ein__joins(ctx, p) && !ein__keeps_fp32(ctx, v) &&
+           ein__only_moves(ctx, ein__scope_of(ctx, p)->body) && ein__load_of(ctx, read, p).i;
+}
+
+static ein__val ein__rebuild_reload(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    ein__ex factor[2];
+    double alpha;
+    bool any = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!v.i || ctx->value[v.i].weight_only || ein__is_kept(ctx, v)) return v;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    if (!ein__is_contraction(ctx, &s) || !ein__two_factors(ctx, &s, read, &alpha)) return v;
+    const ein__expr copy[2] = {*read[0], *read[1]};
+    for (int k = 0; k < 2; k++) {
+        const ein__value p = ctx->value[copy[k].val];
+        factor[k] = ein__ex_of(ctx, &copy[k]);
+        if (!ein__may_reload(z, v, &copy[k])) continue;
+        ein__val own = ein__val_new(ctx, ein__namef(ctx, "%s.again", p.name), EIN__V_SCOPE,
+                                    p.tensor, p.scope, &p.shape, p.dtype, p.node);
+        factor[k] = ein__ex_read(ctx, own, ein__f64_of(copy[k].bits), copy[k].ix, (int)copy[k].nix);
+        any = true;
+    }
+    if (!any) return v;
+    ctx->reloads = true;
+    body = ein__times_number(ctx, alpha, factor[0], factor[1]);
+    return ctx->reloading && body.i ? ein__with_body(z, v, body) : v;
+}
+
+// Gives products copies of what they may load; ctx->reloads tells whether there is such.
+static bool ein__reload_maps(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__run_pass(ctx, root, nroot, ein__rebuild_reload);
 }
 /* ---- norm.c ---- */
 // Row operations taken into products. A product sum(k) y[i,k] w[k,j] of weights w, with
@@ -31643,6 +31717,38 @@ static void ein__flip_alone(ein__flipper *z) {
     }
 }
 
+// Copies and concatenations that chosen orders left behind: what is copied may as well lie where it
+// is copied to, which is then a step less. Calls want their tensors dense; kernels of ours take
+// what there is, as the price of their steps says.
+static void ein__loosen_copies(ein__relayout *r) {
+    ein_ctx *ctx = r->z->ctx;
+    const ein__val *order = r->z->sel->order;
+    static const ein__seat declared;
+    for (ptrdiff_t i = arrlen(order); i-- > 0;) {
+        ein__val v = order[i], *touched = NULL;
+        ein__pieces pc = {.n = 0};
+        ptrdiff_t mark = arrlen(r->log);
+        int64_t delta = 0;
+        if (!ein__is_stored(r->z, v) || r->z->view[v.i] || ctx->value[v.i].weight_only) continue;
+        const ein__expr *read = ein__copy_of(ctx, v);
+        if (read) pc = (ein__pieces){.n = 1, .read = {read}};
+        else if (!ein__is_concat(ctx, v, &pc)) continue;
+        for (int k = 0; k < pc.n; k++) {
+            ein__val p = {pc.read[k]->val};
+            const ein__seat *c = &r->z->choice[p.i];
+            if (c->wanted || c->ordered) delta += ein__change(r, p, &declared, &touched);
+        }
+        arrfree(touched);
+        if (delta >= 0) ein__undo(r, mark);
+    }
+}
+
+static void ein__flip_parts(ein__flipper *z) {
+    ein__flip_ties(z);
+    ein__flip_alone(z);
+    ein__loosen_copies(z->r);
+}
+
 // From all calls with channels last and from none, the cheaper.
 static void ein__choose_conv_orders(ein__relayout *r) {
     ein__flipper z = {.r = r};
@@ -31653,13 +31759,11 @@ static void ein__choose_conv_orders(ein__relayout *r) {
         int64_t before = ein__steps_cost(r);
         ein__flip_calls(&z, -1, true, &touched);
         ein__sweep_layouts(r);
-        ein__flip_ties(&z);
-        ein__flip_alone(&z);
+        ein__flip_parts(&z);
         arrfree(touched);
         if (ein__steps_cost(r) >= before) {
             ein__undo(r, mark);
-            ein__flip_ties(&z);
-            ein__flip_alone(&z);
+            ein__flip_parts(&z);
         }
     }
     arrfree(z.call);
@@ -31702,6 +31806,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
     if (open || ctx->channels_last || ein__has_windows(z)) {
         ein__relayout_groups(&r);
         ein__sweep_layouts(&r);
+        ein__loosen_copies(&r);
         if (ctx->channels_last) ein__choose_conv_orders(&r);
         ein__lay_filters(&r);
         ein__drop_buffers(ctx, z);
@@ -34116,6 +34221,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     }
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
+    if (!ein__reload_maps(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     return !ctx->status;
@@ -34157,12 +34263,39 @@ static bool ein__build_steps(ein_ctx *ctx, ein__val *root, int nroot) {
     return true;
 }
 
+// The same, with copies of maps for the loads of products too, where there are such.
+static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->reloads = false;
+    if (!ein__build_steps(ctx, root, nroot)) return false;
+    if (!ctx->reloads) return true;
+    ein__plan without = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->reloading = true;
+    bool ok = ein__build_steps(ctx, other, nroot);
+    ctx->reloading = false;
+    ein__keep_cheaper(ctx, &without, ok);
+    return ok;
+}
+
+// Whether a product of the plan loads a copy, which could be made beside other kernels.
+static bool ein__loads_copies(ein_ctx *ctx) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < 2; k++) {
+            ein__val p = ctx->plan.step[i].load[k];
+            any |= p.i && ein__copy_of(ctx, p);
+        }
+    return any;
+}
+
 // The same, with maps in the loads of products or, if that makes a better plan, without.
 static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
-    if (!ein__build_steps(ctx, root, nroot)) return false;
-    if (!ein__loads_in_the_way(ctx)) return true;
+    if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__loads_in_the_way(ctx) && !ein__loads_copies(ctx)) return true;
     ein__plan with = ctx->plan;
     ctx->plan = (ein__plan){0};
     ctx->unloaded = true;
@@ -34402,8 +34535,14 @@ static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
     ctx->channels_last = p->channels_last;
 }
 
-// What plans with and without libraries are compared by: products of ours that nobody has measured
-// cost more than they are estimated at, as they do beside a call.
+static bool ein__has_calls(const ein__plan *p) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) any |= ein__is_call(p->step[i].kind);
+    return any;
+}
+
+// What plans with calls and without are compared by: products of ours that nobody has measured cost
+// more than they are estimated at, as they do beside a call.
 static int64_t ein__doubted_cost(const ein__plan *p) {
     int64_t ps = ein__plan_cost(p);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -34437,12 +34576,13 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
 // The same without libraries, where launches are a good part of what the plan takes: calls are
 // chosen one by one, but what a kernel of ours saves is often the step before or behind it, and how
 // tensors are stored was decided with calls in mind. Its baseline is still the one with calls.
-static bool ein__try_without_calls(ein_ctx *ctx) {
+static bool ein__try_without_calls(ein_ctx *ctx, ein_math math) {
     int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
     int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
     if (!baseline) baseline = ps;
     if (ctx->desc.libs == EIN_LIBS_NONE || launches < ps / EIN__LAUNCHES) return true;
-    bool ok = ein__try_other(ctx, ctx->desc.math, EIN_LIBS_NONE, ein__doubted_cost);
+    bool calls = ein__has_calls(&ctx->plan);
+    bool ok = ein__try_other(ctx, math, EIN_LIBS_NONE, calls ? ein__doubted_cost : ein__plan_cost);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;
 }
@@ -34457,7 +34597,11 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
         if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32)
             ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__plan_cost);
-    if (ok && !one && !ctx->desc.baseline) ok = ein__try_without_calls(ctx);
+    // Where calls made the more exact arithmetic the cheaper one, it need not be without them.
+    ein_math exact = ctx->desc.math;
+    bool calls = ok && !one && !ctx->desc.baseline;
+    if (calls) ok = ein__try_without_calls(ctx, exact);
+    if (calls && ok && exact != ctx->asked) ok = ein__try_without_calls(ctx, ctx->asked);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
