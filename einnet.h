@@ -34541,8 +34541,8 @@ static bool ein__has_calls(const ein__plan *p) {
     return any;
 }
 
-// What plans with calls and without are compared by: products of ours that nobody has measured cost
-// more than they are estimated at, as they do beside a call.
+// What a plan costs with doubts: products of ours that nobody has measured cost more than they are
+// estimated at, as they do beside a call.
 static int64_t ein__doubted_cost(const ein__plan *p) {
     int64_t ps = ein__plan_cost(p);
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
@@ -34553,17 +34553,28 @@ static int64_t ein__doubted_cost(const ein__plan *p) {
     return ps;
 }
 
-// Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one costs
-// less by `cost`.
+static bool ein__costs_less(const ein__plan *p, const ein__plan *q) {
+    return ein__plan_cost(p) < ein__plan_cost(q);
+}
+
+// Whether plan `p`, without calls, is taken instead of one with them: no library is linked for
+// calls that are estimated at just what our kernels are.
+static bool ein__needs_no_calls(const ein__plan *p, const ein__plan *with) {
+    return ein__plan_cost(p) == ein__plan_cost(with) ||
+           ein__doubted_cost(p) < ein__doubted_cost(with);
+}
+
+// Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one is
+// `better`.
 static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
-                           int64_t (*cost)(const ein__plan *p)) {
+                           bool (*better)(const ein__plan *p, const ein__plan *best)) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
     ein__count_problems(ctx);
     other = ein__planned_now(ctx);
-    if (ok && cost(&other.plan) < cost(&best.plan)) {
+    if (ok && better(&other.plan, &best.plan)) {
         other = best;
     } else {
         ein__plan_again(ctx, &best);
@@ -34582,7 +34593,8 @@ static bool ein__try_without_calls(ein_ctx *ctx, ein_math math) {
     if (!baseline) baseline = ps;
     if (ctx->desc.libs == EIN_LIBS_NONE || launches < ps / EIN__LAUNCHES) return true;
     bool calls = ein__has_calls(&ctx->plan);
-    bool ok = ein__try_other(ctx, math, EIN_LIBS_NONE, calls ? ein__doubted_cost : ein__plan_cost);
+    bool ok =
+        ein__try_other(ctx, math, EIN_LIBS_NONE, calls ? ein__needs_no_calls : ein__costs_less);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;
 }
@@ -34596,7 +34608,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     bool one = ctx->desc.probe || ctx->desc.form, alone = one || ctx->desc.only_math;
     for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
         if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32)
-            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__plan_cost);
+            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less);
     // Where calls made the more exact arithmetic the cheaper one, it need not be without them.
     ein_math exact = ctx->desc.math;
     bool calls = ok && !one && !ctx->desc.baseline;
