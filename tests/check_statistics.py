@@ -116,6 +116,17 @@ e = Erf(d)
 y[n,t,c] = 0.5 * x[n,t,c] * (1 + e[n,t,c])
 """
 
+# One result a row: a map of its sums, or another sum that what the others give is in.
+LOGARITHM = """y = ReduceLogSumExp(x; axes=[1], keepdims=0)
+"""
+
+EXPECTED = """p = Softmax(x; axis=1)
+y[n,c] = sum(k) p[n,k,c] * idx(k)
+"""
+
+BEHIND_IT = EXPECTED.replace("y[", "t[") + """y[n,c] = tanh(t[n,c] + w[c])
+"""
+
 # name, extents, model, pattern of each step
 CASES = [
     ("layer", "8,197,64", LAYER, ["k_row"]),
@@ -132,6 +143,10 @@ CASES = [
     ("both", "1,512,2000", BOTH, ["k_reduce", "k_map"]),
     ("group", "1,64,56,56", GROUP, ["k_row"]),
     ("flat group", "2,64,28,28", FLAT_GROUP, ["k_row"]),
+    ("logarithm", "8,19,64", LOGARITHM, ["k_row"]),
+    ("whole logarithm", "1,512,2000", LOGARITHM.replace("[1]", "[1,2]"), ["k_", "k_"]),
+    ("expected", "8,16,64", EXPECTED, ["k_row"]),
+    ("behind the last", "8,16,64", BEHIND_IT, ["k_row"]),
     # A block or less for each row would leave a machine idle.
     ("one group", "1,64,56,56", GROUP.replace("groups=8", "groups=1"), ["k_reduce"]),
 ]

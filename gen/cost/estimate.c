@@ -63,7 +63,7 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     ein__traffic z = {0};
     int64_t outputs = ein__outputs_of(last), elements = outputs;
     int lane = ein__kernel_lane(ctx, k, terms);
-    bool again = k->kind == EIN__K_ROW && outputs / ein__outputs_of(k->s[0]) > EIN__ROW_LENGTH;
+    bool again = k->kind == EIN__K_ROW && ein__terms_of(k->s[0]) > EIN__ROW_LENGTH;
     for (int i = 0; i < k->n; i++)
         // A map behind shared reductions runs once an output.
         if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);

@@ -1,4 +1,5 @@
-// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores.
+// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores,
+// of the row's elements or of the row: a softmax, or what it is the weights of a sum for.
 // A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
 // elements, are adjacent in memory, a block has a column of them: threads side by side have rows
 // side by side, and those behind each other share one; or a thread has a row, if that is short.
@@ -19,6 +20,7 @@ typedef struct ein__krows {
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
+    bool ends;  // one result a row: the last reduction, or a map behind it
     int turns;  // elements of a thread when they are unrolled, else 0
     int block;  // threads of a block that has a row
     int held;   // registers of a thread for what stays there
@@ -43,7 +45,7 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
             g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
                                                   .text = {ein__namef(g->ctx, "s%d", i)},
                                                   .put = x->reduce == EIN__R_NONE};
-        if (last && x->reduce != EIN__R_NONE) return false;
+        if (last && s) r->ends = x->nt == s->nt;
         if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
         if (last) ein__kscan_expr(g, &r->scan, x->body);
     }
@@ -96,7 +98,7 @@ static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
     bool alone = r->count < EIN__ROW_SHORT ||
                  (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);
-    if ((across && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    if (((across || r->ends) && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
     else if (across && run.outputs * run.size >= EIN__SECTOR) r->form = EIN__ROW_COLUMN;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
     if (r->form == EIN__ROW_COLUMN) r->lanes = ein__krows_lanes(g, r, run.size);
@@ -176,8 +178,8 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
 }
 
 // The end of pass p: what the threads of a row have is combined.
-static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, ein__red red) {
-    const char *name = g->inner[p].text[0], *op = ein__kred_name(red);
+static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, const char *name, ein__red red) {
+    const char *op = ein__kred_name(red);
     if (r->form == EIN__ROW_THREAD) return;
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
     if (r->form == EIN__ROW_WARP) {
@@ -190,12 +192,30 @@ static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, ein__red red) {
               p);
 }
 
-// One pass: reduction number p, or the final map.
+// Threads of a column that have no row of their own store nothing.
+static void ein__krows_leave(ein__kgen *g, ein__krows *r) {
+    if (r->form == EIN__ROW_COLUMN && r->rows % r->lanes)
+        ein__putf(&r->phases, "if (column >= %s) return;\n", ein__knumber(g, r->rows));
+}
+
+// What is done once a row, by the first of the threads that share it.
+static void ein__krows_once(ein__krows *r, const char *core) {
+    if (r->form == EIN__ROW_THREAD) {
+        ein__put(&r->phases, core);
+        return;
+    }
+    ein__put(&r->phases, "if (lane == 0) {\n");
+    ein__kindent(&r->phases, core, 4);
+    ein__put(&r->phases, "}\n");
+}
+
+// One pass: a reduction, or the final map.
 static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
                              const uint32_t *passes) {
     ein__val v = step->val[p];
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
-    bool last = p + 1 == step->nval;
+    bool last = p + 1 == step->nval, reduces = s->reduce != EIN__R_NONE;
+    const char *name = last ? ein__namef(g->ctx, "s%d", p) : g->inner[p].text[0];
     ein__buf core = {0}, lines = {0};
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
@@ -204,34 +224,41 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
         const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
         if (g->vec > 1 && !all) continue;
-        const char *name = ein__namef(g->ctx, "c%d[j]", g->nover);
+        const char *held = ein__namef(g->ctx, "c%d[j]", g->nover);
         ein__putf(&r->phases, "%s c%d[%d];\n", all ? ein__kvec_type(g) : "float", g->nover,
                   r->turns);
-        ein__putf(&g->code[1], "%s = %s;\n", name, all ? all->t.text.s : load.s);
+        ein__putf(&g->code[1], "%s = %s;\n", held, all ? all->t.text.s : load.s);
         for (int i = 0; i < EIN__KLANES; i++)
             g->over[g->nover].lane[i] =
-                all ? ein__namef(g->ctx, "%s.%s", name, ein__klane[i]) : NULL;
+                all ? ein__namef(g->ctx, "%s.%s", held, ein__klane[i]) : NULL;
         g->over[g->nover].ex = r->scan.read[k];
-        g->over[g->nover++].text = (ein__ktext){name, EIN__NAMED, 1};
+        g->over[g->nover++].text = (ein__ktext){held, EIN__NAMED, 1};
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
     ein__ktext value[EIN__KLANES];
     for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
-    if (last) {
-        ein__kstore(g, &core, step->out, &r->scan, value);
-    } else {
-        const char *name = g->inner[p].text[0];
+    if (reduces) {
         ein__red red = (ein__red)s->reduce;
         for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
         ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
+    } else {
+        ein__kstore(g, &core, step->out, &r->scan, value);
     }
-    if (last && r->form == EIN__ROW_COLUMN && r->rows % r->lanes)
-        ein__putf(&r->phases, "if (column >= %s) return;\n", ein__knumber(g, r->rows));
+    if (last && !reduces) ein__krows_leave(g, r);
     ein__put(&r->phases, g->code[0].s);
     if (lines.n) ein__put(&r->phases, lines.s);
-    ein__krows_loop(g, r, core.s);
-    if (!last) ein__krows_join(g, r, p, (ein__red)s->reduce);
+    if (last && r->ends && !reduces) ein__krows_once(r, core.s);
+    else ein__krows_loop(g, r, core.s);
+    if (reduces) ein__krows_join(g, r, p, name, (ein__red)s->reduce);
+    if (last && reduces) {
+        ein__ktext sum = {name, EIN__NAMED, 1};
+        ein__buf store = {0};
+        ein__krows_leave(g, r);
+        ein__kstore(g, &store, step->out, &r->scan, &sum);
+        ein__krows_once(r, store.s);
+        ein__buf_free(&store);
+    }
     ein__kforget(g, 1);
     for (int i = 0; i < EIN__KLEVELS; i++) {
         ein__buf_free(&g->code[i]);
@@ -256,7 +283,8 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     int64_t each = threads / ein__krows_threads(r);
     if (!ein__kgrid(c, l, ein__ceil(r->rows, each), threads)) return;
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", step->nval - 1);
+    int reductions = step->nval - ein__is_map(c, step->out);
+    const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", reductions);
     ein__key keys[11] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
     int n = 4;
     keys[n++] = (ein__key){r->form == EIN__ROW_THREAD ? "body" : "phases", r->phases.s};

@@ -214,6 +214,46 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
     return 0;
 }
 
+// The box of the rows that `last` ends, one result a row: its own, or that of a reduction that a
+// map of rows reads in place.
+static bool ein__ended_rows(ein_ctx *ctx, ein__val last, ein__scope *box) {
+    const ein__scope *s = ein__scope_of(ctx, last);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    bool found = s->reduce != EIN__R_NONE;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        const ein__scope *r = ein__scope_of(ctx, (ein__val){e->val});
+        found =
+            r && r->reduce != EIN__R_NONE && ein__reads_in_place(ctx, e, ein__scope_of(ctx, last));
+        if (found) s = r;
+    }
+    if (!found || s->ns == 0) return false;
+    *box = *s;
+    box->nt += box->ns;
+    box->ns = 0;
+    return true;
+}
+
+// The reductions along the rows that `last`, a reduction over these or a map of their results,
+// ends; 0 when there are none, or it has no use for a kernel that makes several passes.
+static int ein__ended_members(ein__selector *z, ein__val last, ein__val *list) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, last);
+    ein__scope box;
+    int n = 0, reductions = s->reduce != EIN__R_NONE;
+    if (ctx->value[last.i].dtype > EIN__BF16 || !ein__ended_rows(ctx, last, &box)) return 0;
+    if (reductions && (ein__is_contraction(ctx, s) || ein__is_pair(ctx, s))) return 0;
+    if (!ein__row_collect(z, last, &box, s->nt, list, &n) || !ein__row_closed(z, last, list, n))
+        return 0;
+    for (int k = 0; k < n; k++) {
+        const ein__scope *r = ein__scope_of(ctx, list[k]);
+        if (ctx->value[list[k].i].dtype > EIN__BF16 || ein__is_pair(ctx, r) ||
+            z->home[list[k].i].i != list[k].i)
+            return 0;
+    }
+    return reductions + n > 1 ? n : 0;
+}
+
 // ------------------------------------------------------------------------------------ selection
 
 // Whether `v` is of a step that was chosen: computed inside of it, or what it stores.
@@ -465,6 +505,58 @@ static void ein__select_places(ein__selector *z) {
     }
 }
 
+// Whether the `n` reductions of `list` and `last` behind them take less as one kernel: apart, a map
+// of their results is part of the kernel of one of them.
+static bool ein__ended_together(const ein__selector *z, ein__val last, const ein__val *list,
+                                int n) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, last);
+    bool map = s->reduce == EIN__R_NONE;
+    int64_t out[EIN__MAX_RANK], apart = 0;
+    ein__kernel row = {.kind = EIN__K_ROW, .size = ein__element_size(ctx, last), .out = out};
+    ein__dense_result(s, out);
+    for (int k = 0; k < n; k++) {
+        const ein__scope *r = row.s[row.n] = ein__scope_of(ctx, list[k]);
+        ein__ex read = {0};
+        row.inner[row.n++] = list[k];
+        bool fused = map && ein__sole_reader(ctx, z->uses, &z->readers, list[k], &read).i;
+        ein__val with = fused ? last : (ein__val){0};
+        map &= !fused;
+        apart = ein__cost_sum(apart, ein__cost_scope(ctx, EIN__K_REDUCE, r, with, read));
+    }
+    if (map) apart = ein__cost_sum(apart, ein__kernel_cost(ctx, last));
+    if (s->reduce != EIN__R_NONE)
+        apart = ein__cost_sum(apart,
+                              ein__cost_scope(ctx, EIN__K_REDUCE, s, (ein__val){0}, (ein__ex){0}));
+    row.s[row.n++] = s;
+    return ein__cost_kernel(ctx, &row) < apart;
+}
+
+// Reductions along the same rows whose last one, or a map of their results, is what is wanted of a
+// row, as one kernel.
+static void ein__select_ended(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i], list[EIN__MAX_ROW_VALS], map = {0};
+        const ein__scope *s = ein__scope_of(ctx, v);
+        ein__ex read;
+        if (!s || ein__is_chosen(z, v) || ctx->value[v.i].weight_only || ein__copy_of(ctx, v))
+            continue;
+        int n = ein__ended_members(z, v, list);
+        if (n && s->reduce != EIN__R_NONE && !z->root[v.i])
+            map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+        // With what comes behind it, if that can be.
+        if (map.i && !ein__is_chosen(z, map) && !ein__copy_of(ctx, map)) {
+            ein__val more[EIN__MAX_ROW_VALS];
+            if (ein__ended_members(z, map, more)) continue;
+        }
+        if (!n || !ein__ended_together(z, v, list, n)) continue;
+        for (int k = 0; k < n; k++) z->home[list[k].i] = v;
+        z->kind[v.i] = EIN__K_ROW;
+    }
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
@@ -602,7 +694,9 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
-        if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE) continue;
+        if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE ||
+            z->kind[v.i] == EIN__K_ROW)
+            continue;
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
@@ -669,6 +763,7 @@ EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
     ein__select_begin(z, root, nroot);
     ein__select_places(z);
     ein__select_rows(z);
+    ein__select_ended(z);
     ein__select_reductions(z);
     ein__select_members(z);
 }

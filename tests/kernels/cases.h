@@ -372,6 +372,24 @@ static void one_row(ein_ctx *ctx, int64_t a, int64_t b, int64_t c, int64_t d, co
     CHECK("norm", EIN__K_ROW, sum, sq, z);
 }
 
+// What ends a row with one result: a sum of what is expected of it, and the logarithm of a sum.
+static void ended_row(ein_ctx *ctx, int64_t a, int64_t b, const char *order) {
+    ein__val u = input(ctx, EIN__F32, 2, DIMS(a, b)), w = input(ctx, EIN__F32, 1, DIMS(b));
+    layout(ctx, u, order, 0, 0);
+    ein__ix i = it(ctx, 0, a), j = it(ctx, 1, b);
+    ein__ex x = READ(u, 0, i, j);
+    const int64_t *box = DIMS(a, b);
+    ein__val m = define(ctx, EIN__F32, EIN__R_MAX, 1, 1, box, x);
+    ein__ex e = UN(EXP, BIN(SUB, x, READ(m, 0, i)));
+    ein__val s = define(ctx, EIN__F32, EIN__R_SUM, 1, 1, box, e);
+    CHECK("logarithm", EIN__K_ROW, m, s,
+          define(ctx, EIN__F32, EIN__R_NONE, 1, 0, box,
+                 BIN(ADD, READ(m, 0, i), UN(LOG, READ(s, 0, i)))));
+    CHECK("expected", EIN__K_ROW, m, s,
+          define(ctx, EIN__F32, EIN__R_SUM, 1, 1, box,
+                 BIN(MUL, BIN(DIV, e, READ(s, 0, i)), READ(w, 0, j))));
+}
+
 static void rows(ein_ctx *ctx) {
     static const int64_t count[] = {1, 2, 3, 31, 32, 33, 65, 1000, 1024, 1025, 5000, 9001};
     for (int i = 0; i < COUNT(count); i++) {
@@ -389,6 +407,14 @@ static void rows(ein_ctx *ctx) {
     one_row(ctx, 7, 610, 2, 5, "2301", 0);
     one_row(ctx, 3, 4, 220, 5, "2301", 0);
     one_row(ctx, 51, 99, 1, 8, NULL, 0);
+    // a thread's, a warp's, a block's, of columns that are full and not
+    ended_row(ctx, 37, 1, NULL);
+    ended_row(ctx, 37, 7, NULL);
+    ended_row(ctx, 5, 33, NULL);
+    ended_row(ctx, 3, 1025, NULL);
+    ended_row(ctx, 37, 9, "10");
+    ended_row(ctx, 37, 100, "10");
+    ended_row(ctx, 32, 40, "10");
     // a whole tensor is one row; and a mean that is a value of its own
     ein__val u = input(ctx, EIN__F32, 2, DIMS(6, 50));
     ein__ix i = it(ctx, 0, 6), j = it(ctx, 1, 50);
