@@ -89,6 +89,7 @@
 #include "select/reload.c"
 #include "select/norm.c"
 #include "select/moments.c"
+#include "select/ended.c"
 #include "select/storage.c"
 // other programs, by rules, and the cheapest of them
 #include "derive/derive.c"

@@ -607,6 +607,7 @@ struct ein_ctx {
     bool unloaded;               // products load what was stored, no maps (finish.c)
     bool reloading;              // products have copies of what they may load (reload.c)
     bool reloads;                // there are such
+    bool ends, unended;          // rows that end in one result each: there are some; none are to be
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array

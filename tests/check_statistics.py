@@ -127,6 +127,28 @@ y[n,c] = sum(k) p[n,k,c] * idx(k)
 BEHIND_IT = EXPECTED.replace("y[", "t[") + """y[n,c] = tanh(t[n,c] + w[c])
 """
 
+# What a softmax weighs: values of its own rows, of rows that share the weights, neighbourhoods.
+WEIGHTED = """p = Softmax(x; axis=1)
+y[n,c] = sum(k) p[n,k,c] * x[n,(k+1)%12,c]
+"""
+
+SHARED = """p = Softmax(x; axis=1)
+y[n,c,i,j] = sum(k) p[n,k,c] * k[(c+k)%64,c,i,j]
+"""
+
+FINER = """p = Softmax(x; axis=1)
+q = Reshape(p; shape=[2,3,3,4,64,80])
+y[n,c,i,j] = sum(a,b) q[n,a,b,c,i,j] * x[n,0,c,i+a-1,j+b-1] where i in 0:64, j in 0:80, pad x 0
+"""
+
+# Independent ones are siblings.
+TWO = """input t: f32[8,6,64]
+output z
+y = ReduceLogSumExp(x; axes=[1], keepdims=0)
+p = Softmax(t; axis=1)
+z[n,c] = sum(k) p[n,k,c] * idx(k)
+"""
+
 # name, extents, model, pattern of each step
 CASES = [
     ("layer", "8,197,64", LAYER, ["k_row"]),
@@ -146,6 +168,10 @@ CASES = [
     ("logarithm", "8,19,64", LOGARITHM, ["k_row"]),
     ("whole logarithm", "1,512,2000", LOGARITHM.replace("[1]", "[1,2]"), ["k_", "k_"]),
     ("expected", "8,16,64", EXPECTED, ["k_row"]),
+    ("weighted", "8,12,64", WEIGHTED, ["k_row"]),
+    ("shared", "8,2,64", SHARED, ["k_row"]),
+    ("finer", "2,9,4,64,80", FINER, ["k_row"]),
+    ("two", "8,6,64", TWO, ["k_siblings"]),
     ("behind the last", "8,16,64", BEHIND_IT, ["k_row"]),
     # A block or less for each row would leave a machine idle.
     ("one group", "1,64,56,56", GROUP.replace("groups=8", "groups=1"), ["k_reduce"]),

@@ -66,7 +66,8 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     bool again = k->kind == EIN__K_ROW && ein__terms_of(k->s[0]) > EIN__ROW_LENGTH;
     for (int i = 0; i < k->n; i++)
         // A map behind shared reductions runs once an output.
-        if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
+        if (!i || !*terms || k->s[i]->reduce != EIN__R_NONE)
+            ein__add_traffic(ctx, &z, k, k->s[i], lane);
         else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
     for (int i = 0; i < 2; i++)
         if (k->load[i].i) ein__add_traffic(ctx, &z, k, ein__scope_of(ctx, k->load[i]), lane);
@@ -308,6 +309,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         w.math_ps = ein__most(w.math_ps, ein__turns_ps(ctx, k->s[0], terms));
         w.math_ps = ein__most(w.math_ps, ein__fetch_ps(ctx, k, terms));
     }
+    if (ein__row_end(k)) w.math_ps = ein__most(w.math_ps, ein__ended_ps(ctx, k));
     if (k->kind == EIN__K_MAP) {
         int lane = ein__kernel_lane(ctx, k, &terms);
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));

@@ -108,6 +108,21 @@ static bool ein__shares(const ein__kernel *k) {
     return k->kind == EIN__K_REDUCE || k->kind == EIN__K_PLACE;
 }
 
+// Whether a thread has a row of `terms` elements alone, if neighbouring rows lie side by side.
+static bool ein__is_threads_row(int64_t rows, int64_t terms) {
+    enum { SHORT = 8, MODERATE = 16 };  // whatever the rows; where every thread has some of its own
+    return terms < SHORT || (terms <= MODERATE && rows > EIN__SHARED_OUTPUTS);
+}
+
+// The last reduction of rows that end in one result each; NULL: `k` is no such kernel.
+static const ein__scope *ein__row_end(const ein__kernel *k) {
+    const ein__scope *last = NULL;
+    if (k->kind != EIN__K_ROW || k->s[k->n - 1]->nt != k->s[0]->nt) return NULL;
+    for (int i = 0; i < k->n; i++)
+        if (k->s[i]->reduce != EIN__R_NONE) last = k->s[i];
+    return last;
+}
+
 // The iterator along which neighbouring threads run: that of the result's neighbours, or one of a
 // reduction's terms where threads share an output.
 static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
@@ -117,7 +132,10 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
+    const ein__scope *ended = ein__row_end(k);
     int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], k->kind == EIN__K_PLACE) : -1;
+    if (ended && !ein__is_threads_row(ein__outputs_of(ended), ein__terms_of(ended)))
+        along = ein__terms_lane(ctx, ended, false);
     *terms = along >= 0;
     return *terms ? along : lane;
 }
@@ -353,4 +371,32 @@ static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     if (vector) return 0;
     int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false);
     return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
+}
+
+// What the threads of rows that end in one result each take: instructions of all passes, and what
+// the last one, which reads what the others do, loads.
+static int64_t ein__ended_ps(ein_ctx *ctx, const ein__kernel *k) {
+    enum {
+        AROUND = 50,
+        JOIN = 20,
+        SHARE = 800
+    };  // instructions a thread; a reduction; of the rate
+    const ein__scope *end = ein__row_end(k);
+    bool terms;
+    int lane = ein__kernel_lane(ctx, k, &terms);
+    int64_t rows = ein__outputs_of(end), count = ein__terms_of(end), each = AROUND;
+    int64_t threads = ein__is_threads_row(rows, count) ? 1
+                      : !terms                         ? EIN__COLUMN_THREADS
+                      : count <= 1024                  ? 32
+                                                       : EIN__BLOCK_THREADS;
+    for (int i = 0; i < k->n; i++) {
+        int64_t turns = k->s[i]->reduce == EIN__R_NONE ? 1 : ein__ceil(count, threads);
+        int64_t n = ein__term_operations(ctx, k->s[i], threads == 1);
+        each = ein__plus(each, ein__times(turns, n) + (threads > 1 ? JOIN : 0));
+    }
+    ein__kernel last = {.kind = EIN__K_REDUCE, .n = 1, .s = {end}, .size = k->size, .out = k->out};
+    int64_t all = ein__times(2, ein__times(ein__times(rows, threads), each));
+    int64_t ps = ein__math_ps(ein__gpu_of(ctx), all, SHARE);
+    ps = ein__most(ps, ein__lines_ps(ctx, end, lane));
+    return ein__most(ps, ein__fetch_ps(ctx, &last, terms));
 }

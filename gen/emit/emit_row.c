@@ -9,9 +9,7 @@ typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD }
 
 enum {
     EIN__ROW_REGISTERS = 32,
-    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE,  // of threads that have 64 in all
-    EIN__ROW_SHORT = 8,     // elements that a thread has alone, whatever the rows ...
-    EIN__ROW_MODERATE = 16  // ... or where every thread has rows of its own
+    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE  // of threads that have 64 in all
 };
 
 typedef struct ein__krows {
@@ -96,8 +94,7 @@ static int ein__krows_lanes(ein__kgen *g, const ein__krows *r, int64_t size) {
 static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     ein__kruns run = ein__kruns_of(g, &r->scan, (ein__ex){0}, r->t, r->nt, r->s, r->ns);
     bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
-    bool alone = r->count < EIN__ROW_SHORT ||
-                 (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);
+    bool alone = ein__is_threads_row(r->rows, r->count);
     if (((across || r->ends) && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
     else if (across && run.outputs * run.size >= EIN__SECTOR) r->form = EIN__ROW_COLUMN;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
@@ -306,6 +303,7 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
         keys[n++] = (ein__key){"warp", ein__kwarp_id(g, warps)};
         keys[n++] = (ein__key){"block", ein__namef(c, "%d", threads)};
     } else {
+        l->threads = r->rows;
         keys[n++] = (ein__key){"threads", rows};
         keys[n++] = (ein__key){"thread", ein__kthread_id(g, threads)};
         keys[n++] = (ein__key){"alone", ein__kalone(g)};

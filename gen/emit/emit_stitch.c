@@ -7,6 +7,7 @@ static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *
     ein__buf text = {0};
     bool reduce = ein__scope_of(ctx, s->val[0])->reduce != EIN__R_NONE;
     ein__kfamily *family = s->kind == EIN__K_BASIS ? ein__kbasis
+                           : s->kind == EIN__K_ROW ? ein__krow_kernel
                            : reduce                ? ein__kwindow
                                                    : ein__kmap;
     ctx->slice = *cut;

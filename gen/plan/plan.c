@@ -536,7 +536,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     }
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
-    if (!ein__reload_maps(ctx, root, nroot)) return false;
+    if (!ein__reload_maps(ctx, root, nroot) || !ein__end_rows(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     return !ctx->status;
@@ -620,13 +620,38 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
+// The plan for a program that is not derived.
+static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__build_plan(ctx, root, nroot)) return false;
+    ein__fuse_steps(ctx);
+    return true;
+}
+
+// What `build` plans, with rows that end in one result each or, if that makes a better plan, with
+// their reductions as kernels, which may be one with others (siblings.c).
+static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
+                            bool (*build)(ein_ctx *, ein__val *, int)) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->ends = false;
+    if (!build(ctx, root, nroot)) return false;
+    if (!ctx->ends) return true;
+    ein__plan with = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->unended = true;
+    bool ok = build(ctx, other, nroot);
+    ctx->unended = false;
+    ein__keep_cheaper(ctx, &with, ok);
+    return ok;
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_loads(ctx, root, nroot);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_rows(ctx, root, nroot, ein__build_loads);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -746,8 +771,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
-    bool ok = ein__build_plan(ctx, plain, nroot);
-    if (ok) ein__fuse_steps(ctx);
+    bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;

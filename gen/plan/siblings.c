@@ -13,10 +13,19 @@ enum {
     EIN__SIBLINGS_SEED = 16     // of the template's hash (ein_ctx.kernel_seed)
 };
 
+// Whether threads of the step's kernel have rows with one result each.
+static bool ein__has_threads_rows(ein_ctx *ctx, const ein__step *s) {
+    if (s->kind != EIN__K_ROW || s->npeer || s->nval > EIN__PART_VALUES) return false;
+    ein__kernel k = ein__step_kernel(ctx, s);
+    const ein__scope *end = ein__row_end(&k);
+    return end && ein__outputs_of(end) <= INT32_MAX &&
+           ein__is_threads_row(ein__outputs_of(end), ein__terms_of(end));
+}
+
 // The step as a kernel that may be joined with others; NULL: there is none.
 static const ein__step *ein__sibling_of(ein_ctx *ctx, const ein__step *step) {
     const ein__step *own = ein__as_kernel(ctx, step);
-    return ein__is_threaded(ctx, own) ? own : NULL;
+    return ein__is_threaded(ctx, own) || ein__has_threads_rows(ctx, own) ? own : NULL;
 }
 
 static bool ein__may_join(ein_ctx *ctx, const ein__step *s) {

@@ -536,7 +536,7 @@ static bool ein__ended_together(const ein__selector *z, ein__val last, const ein
 // row, as one kernel.
 static void ein__select_ended(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unended) return;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val v = z->order[i], list[EIN__MAX_ROW_VALS], map = {0};
         const ein__scope *s = ein__scope_of(ctx, v);
@@ -554,6 +554,7 @@ static void ein__select_ended(ein__selector *z) {
         if (!n || !ein__ended_together(z, v, list, n)) continue;
         for (int k = 0; k < n; k++) z->home[list[k].i] = v;
         z->kind[v.i] = EIN__K_ROW;
+        ctx->ends = true;
     }
 }
 
