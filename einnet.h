@@ -963,6 +963,7 @@ struct ein_ctx {
     bool unloaded;               // products load what was stored, no maps (finish.c)
     bool reloading;              // products have copies of what they may load (reload.c)
     bool reloads;                // there are such
+    bool ends, unended;          // rows that end in one result each: there are some; none are to be
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
@@ -18571,6 +18572,21 @@ static bool ein__shares(const ein__kernel *k) {
     return k->kind == EIN__K_REDUCE || k->kind == EIN__K_PLACE;
 }
 
+// Whether a thread has a row of `terms` elements alone, if neighbouring rows lie side by side.
+static bool ein__is_threads_row(int64_t rows, int64_t terms) {
+    enum { SHORT = 8, MODERATE = 16 };  // whatever the rows; where every thread has some of its own
+    return terms < SHORT || (terms <= MODERATE && rows > EIN__SHARED_OUTPUTS);
+}
+
+// The last reduction of rows that end in one result each; NULL: `k` is no such kernel.
+static const ein__scope *ein__row_end(const ein__kernel *k) {
+    const ein__scope *last = NULL;
+    if (k->kind != EIN__K_ROW || k->s[k->n - 1]->nt != k->s[0]->nt) return NULL;
+    for (int i = 0; i < k->n; i++)
+        if (k->s[i]->reduce != EIN__R_NONE) last = k->s[i];
+    return last;
+}
+
 // The iterator along which neighbouring threads run: that of the result's neighbours, or one of a
 // reduction's terms where threads share an output.
 static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
@@ -18580,7 +18596,10 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
+    const ein__scope *ended = ein__row_end(k);
     int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], k->kind == EIN__K_PLACE) : -1;
+    if (ended && !ein__is_threads_row(ein__outputs_of(ended), ein__terms_of(ended)))
+        along = ein__terms_lane(ctx, ended, false);
     *terms = along >= 0;
     return *terms ? along : lane;
 }
@@ -18817,6 +18836,34 @@ static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false);
     return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
 }
+
+// What the threads of rows that end in one result each take: instructions of all passes, and what
+// the last one, which reads what the others do, loads.
+static int64_t ein__ended_ps(ein_ctx *ctx, const ein__kernel *k) {
+    enum {
+        AROUND = 50,
+        JOIN = 20,
+        SHARE = 800
+    };  // instructions a thread; a reduction; of the rate
+    const ein__scope *end = ein__row_end(k);
+    bool terms;
+    int lane = ein__kernel_lane(ctx, k, &terms);
+    int64_t rows = ein__outputs_of(end), count = ein__terms_of(end), each = AROUND;
+    int64_t threads = ein__is_threads_row(rows, count) ? 1
+                      : !terms                         ? EIN__COLUMN_THREADS
+                      : count <= 1024                  ? 32
+                                                       : EIN__BLOCK_THREADS;
+    for (int i = 0; i < k->n; i++) {
+        int64_t turns = k->s[i]->reduce == EIN__R_NONE ? 1 : ein__ceil(count, threads);
+        int64_t n = ein__term_operations(ctx, k->s[i], threads == 1);
+        each = ein__plus(each, ein__times(turns, n) + (threads > 1 ? JOIN : 0));
+    }
+    ein__kernel last = {.kind = EIN__K_REDUCE, .n = 1, .s = {end}, .size = k->size, .out = k->out};
+    int64_t all = ein__times(2, ein__times(ein__times(rows, threads), each));
+    int64_t ps = ein__math_ps(ein__gpu_of(ctx), all, SHARE);
+    ps = ein__most(ps, ein__lines_ps(ctx, end, lane));
+    return ein__most(ps, ein__fetch_ps(ctx, &last, terms));
+}
 /* ---- running.c ---- */
 // Running sums,
 //     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end):
@@ -18954,10 +19001,11 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     ein__traffic z = {0};
     int64_t outputs = ein__outputs_of(last), elements = outputs;
     int lane = ein__kernel_lane(ctx, k, terms);
-    bool again = k->kind == EIN__K_ROW && outputs / ein__outputs_of(k->s[0]) > EIN__ROW_LENGTH;
+    bool again = k->kind == EIN__K_ROW && ein__terms_of(k->s[0]) > EIN__ROW_LENGTH;
     for (int i = 0; i < k->n; i++)
         // A map behind shared reductions runs once an output.
-        if (!i || !*terms) ein__add_traffic(ctx, &z, k, k->s[i], lane);
+        if (!i || !*terms || k->s[i]->reduce != EIN__R_NONE)
+            ein__add_traffic(ctx, &z, k, k->s[i], lane);
         else ein__add_traffic(ctx, &z, k, k->s[i], (int)last->nt - 1);
     for (int i = 0; i < 2; i++)
         if (k->load[i].i) ein__add_traffic(ctx, &z, k, ein__scope_of(ctx, k->load[i]), lane);
@@ -19199,6 +19247,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         w.math_ps = ein__most(w.math_ps, ein__turns_ps(ctx, k->s[0], terms));
         w.math_ps = ein__most(w.math_ps, ein__fetch_ps(ctx, k, terms));
     }
+    if (ein__row_end(k)) w.math_ps = ein__most(w.math_ps, ein__ended_ps(ctx, k));
     if (k->kind == EIN__K_MAP) {
         int lane = ein__kernel_lane(ctx, k, &terms);
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
@@ -22327,6 +22376,46 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
     return 0;
 }
 
+// The box of the rows that `last` ends, one result a row: its own, or that of a reduction that a
+// map of rows reads in place.
+static bool ein__ended_rows(ein_ctx *ctx, ein__val last, ein__scope *box) {
+    const ein__scope *s = ein__scope_of(ctx, last);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    bool found = s->reduce != EIN__R_NONE;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        const ein__scope *r = ein__scope_of(ctx, (ein__val){e->val});
+        found =
+            r && r->reduce != EIN__R_NONE && ein__reads_in_place(ctx, e, ein__scope_of(ctx, last));
+        if (found) s = r;
+    }
+    if (!found || s->ns == 0) return false;
+    *box = *s;
+    box->nt += box->ns;
+    box->ns = 0;
+    return true;
+}
+
+// The reductions along the rows that `last`, a reduction over these or a map of their results,
+// ends; 0 when there are none, or it has no use for a kernel that makes several passes.
+static int ein__ended_members(ein__selector *z, ein__val last, ein__val *list) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, last);
+    ein__scope box;
+    int n = 0, reductions = s->reduce != EIN__R_NONE;
+    if (ctx->value[last.i].dtype > EIN__BF16 || !ein__ended_rows(ctx, last, &box)) return 0;
+    if (reductions && (ein__is_contraction(ctx, s) || ein__is_pair(ctx, s))) return 0;
+    if (!ein__row_collect(z, last, &box, s->nt, list, &n) || !ein__row_closed(z, last, list, n))
+        return 0;
+    for (int k = 0; k < n; k++) {
+        const ein__scope *r = ein__scope_of(ctx, list[k]);
+        if (ctx->value[list[k].i].dtype > EIN__BF16 || ein__is_pair(ctx, r) ||
+            z->home[list[k].i].i != list[k].i)
+            return 0;
+    }
+    return reductions + n > 1 ? n : 0;
+}
+
 // ------------------------------------------------------------------------------------ selection
 
 // Whether `v` is of a step that was chosen: computed inside of it, or what it stores.
@@ -22578,6 +22667,59 @@ static void ein__select_places(ein__selector *z) {
     }
 }
 
+// Whether the `n` reductions of `list` and `last` behind them take less as one kernel: apart, a map
+// of their results is part of the kernel of one of them.
+static bool ein__ended_together(const ein__selector *z, ein__val last, const ein__val *list,
+                                int n) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, last);
+    bool map = s->reduce == EIN__R_NONE;
+    int64_t out[EIN__MAX_RANK], apart = 0;
+    ein__kernel row = {.kind = EIN__K_ROW, .size = ein__element_size(ctx, last), .out = out};
+    ein__dense_result(s, out);
+    for (int k = 0; k < n; k++) {
+        const ein__scope *r = row.s[row.n] = ein__scope_of(ctx, list[k]);
+        ein__ex read = {0};
+        row.inner[row.n++] = list[k];
+        bool fused = map && ein__sole_reader(ctx, z->uses, &z->readers, list[k], &read).i;
+        ein__val with = fused ? last : (ein__val){0};
+        map &= !fused;
+        apart = ein__cost_sum(apart, ein__cost_scope(ctx, EIN__K_REDUCE, r, with, read));
+    }
+    if (map) apart = ein__cost_sum(apart, ein__kernel_cost(ctx, last));
+    if (s->reduce != EIN__R_NONE)
+        apart = ein__cost_sum(apart,
+                              ein__cost_scope(ctx, EIN__K_REDUCE, s, (ein__val){0}, (ein__ex){0}));
+    row.s[row.n++] = s;
+    return ein__cost_kernel(ctx, &row) < apart;
+}
+
+// Reductions along the same rows whose last one, or a map of their results, is what is wanted of a
+// row, as one kernel.
+static void ein__select_ended(ein__selector *z) {
+    ein_ctx *ctx = z->ctx;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unended) return;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i], list[EIN__MAX_ROW_VALS], map = {0};
+        const ein__scope *s = ein__scope_of(ctx, v);
+        ein__ex read;
+        if (!s || ein__is_chosen(z, v) || ctx->value[v.i].weight_only || ein__copy_of(ctx, v))
+            continue;
+        int n = ein__ended_members(z, v, list);
+        if (n && s->reduce != EIN__R_NONE && !z->root[v.i])
+            map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+        // With what comes behind it, if that can be.
+        if (map.i && !ein__is_chosen(z, map) && !ein__copy_of(ctx, map)) {
+            ein__val more[EIN__MAX_ROW_VALS];
+            if (ein__ended_members(z, map, more)) continue;
+        }
+        if (!n || !ein__ended_together(z, v, list, n)) continue;
+        for (int k = 0; k < n; k++) z->home[list[k].i] = v;
+        z->kind[v.i] = EIN__K_ROW;
+        ctx->ends = true;
+    }
+}
+
 static void ein__select_rows(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE)) return;
@@ -22715,7 +22857,9 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || s->reduce == EIN__R_NONE || z->home[v.i].i != v.i) continue;
-        if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE) continue;
+        if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE ||
+            z->kind[v.i] == EIN__K_ROW)
+            continue;
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
@@ -22782,6 +22926,7 @@ EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
     ein__select_begin(z, root, nroot);
     ein__select_places(z);
     ein__select_rows(z);
+    ein__select_ended(z);
     ein__select_reductions(z);
     ein__select_members(z);
 }
@@ -24112,6 +24257,302 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__select_free(&z);
     bool ok = !arrlen(all.list) || ein__run_pass_for(ctx, root, nroot, ein__rebuild_pairs, &all);
     arrfree(all.list);
+    return ok && !ctx->status;
+}
+/* ---- ended.c ---- */
+// Statistics at the rows that need them. A reduction that reads others, or maps of others,
+//     V[i] = reduce(k) g(i, k, P[E(i,k)])    P[p] = f(p, R[F(p)])    R[r] = reduce(k) h(r, k)
+// where F(E(i,k)) is the same for all k, is
+//     V[i] = reduce(k) g(i, k, f(E(i,k), R'[i]))    R'[i] = reduce(k) h(F(E(i)), k)
+// and its kernel, which goes over the terms of a row anyway, computes R' before
+// (ein__select_ended): a softmax over few values and the sums that it is the weights of are one
+// kernel. A statistic that several rows read is then computed for each of them, as is cheaper where
+// a thread has the row.
+
+enum {
+    EIN__ENDED_VALUES = 16,
+    EIN__ENDED_TERMS = 64  // of a row: all of them are in registers
+};
+
+typedef struct ein__ended {
+    ein__val v, map;  // the reduction; what its kernel computes behind it, or none
+    ein__val taken[EIN__ENDED_VALUES];  // statistics and maps that it computes itself
+    int ntaken;
+    ein__val refused[EIN__ENDED_VALUES];  // ... and that it does not
+    int nrefused;
+} ein__ended;
+
+// The new definition of a reduction in the making.
+typedef struct ein__ending {
+    ein_ctx *ctx;
+    const ein__scope *s;
+    const ein__val *taken;  // as the program has them now
+    int ntaken;
+    ein__val made[EIN__MAX_ROW_VALS];  // statistics, operands first
+    int nmade;
+    ein__val failed;  // what cannot be computed there
+} ein__ending;
+
+// ------------------------------------------------------------------------------------ rewriting
+
+// Where term number k of the rows of `s`, counted by its iterators, is in statistic `r`: false
+// where the two do not count alike.
+static bool ein__ended_terms(ein_ctx *ctx, const ein__scope *s, const ein__scope *r, ein__ix *map) {
+    int64_t step = 1;
+    bool same = r->ns == s->ns;
+    for (uint32_t i = 0; i < s->ns && same; i++) same = r->n[r->nt + i] == s->n[s->nt + i];
+    for (uint32_t i = 0; i < s->ns && same; i++)
+        map[r->nt + i] = ein__ix_iter(ctx, s->nt + i, s->n[s->nt + i]);
+    if (same || r->ns != 1 || ein__terms_of(r) != ein__terms_of(s)) return same;
+    ein__ix flat = ein__ix_const(ctx, 0);
+    for (uint32_t i = s->nt + s->ns; i-- > s->nt; step *= s->n[i])
+        flat = ein__ix_add(ctx, flat, ein__ix_scale(ctx, ein__ix_iter(ctx, i, s->n[i]), step));
+    map[r->nt] = flat;
+    return true;
+}
+
+static ein__ex ein__ended_read(ein_ctx *ctx, void *user, ein__ex ex);
+
+// Statistic `r`, read by `e`, as one of the row of the reader.
+static ein__ex ein__ended_statistic(ein__ending *z, ein__val r, const ein__expr *e) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = z->s, *was = ein__scope_of(ctx, r);
+    const ein__value old = ctx->value[r.i];
+    ein__scope t = {.reduce = was->reduce, .nt = s->nt, .ns = s->ns};
+    ein__shape shape = {.rank = (int)s->nt};
+    ein__ix map[EIN__MAX_ITERS], own[EIN__MAX_RANK];
+    uint32_t rows = (1u << s->nt) - 1;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < was->n[k];
+        if (!inside || (ein__ix_uses(ctx, e->ix[k]) & ~rows) || ein__ix_has_gather(ctx, e->ix[k]))
+            return (ein__ex){0};
+        map[k] = e->ix[k];
+    }
+    if (!ein__ended_terms(ctx, s, was, map)) return (ein__ex){0};
+    t.body = ein__ex_subst(ctx, was->body, map, (int)(was->nt + was->ns));
+    if (t.body.i) t.body = ein__ex_replace_reads(ctx, t.body, ein__ended_read, z);
+    memcpy(t.n, s->n, sizeof t.n);
+    ein__sc sc = t.body.i && !z->failed.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__ex){0};
+    for (uint32_t k = 0; k < s->nt; k++) {
+        shape.d[k] = s->n[k];
+        own[k] = ein__ix_iter(ctx, k, s->n[k]);
+    }
+    int i = 0;
+    while (i < z->nmade && ctx->value[z->made[i].i].scope.i != sc.i) i++;
+    if (i + 1 == EIN__MAX_ROW_VALS) return (ein__ex){0};
+    if (i == z->nmade)
+        z->made[z->nmade++] =
+            ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &shape, EIN__F32, old.node);
+    return ein__ex_read(ctx, z->made[i], 0, own, (int)s->nt);
+}
+
+static ein__ex ein__ended_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__ending *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    bool take = false;
+    for (int i = 0; i < z->ntaken; i++) take |= z->taken[i].i == p.i;
+    if (!take || z->failed.i) return ex;
+    ein__ex made;
+    if (ein__is_map(ctx, p)) {
+        made = ein__rule_inline(ctx, p, e);
+        if (made.i) made = ein__ex_replace_reads(ctx, made, ein__ended_read, z);
+    } else {
+        made = ein__ended_statistic(z, p, e);
+    }
+    if (!made.i && !z->failed.i) z->failed = p;
+    return made.i ? made : ex;
+}
+
+// The definition of reduction `v` that computes what is taken.
+static ein__ex ein__ended_body(ein__ending *z, ein__val v) {
+    z->s = ein__scope_of(z->ctx, v);
+    ein__ex body = ein__ex_replace_reads(z->ctx, z->s->body, ein__ended_read, z);
+    return z->failed.i ? (ein__ex){0} : body;
+}
+
+// ------------------------------------------------------------------------------------ choosing
+
+static bool ein__is_among(const ein__val *list, int n, ein__val v) {
+    bool found = false;
+    for (int i = 0; i < n; i++) found |= list[i].i == v.i;
+    return found;
+}
+
+// Whether `p` may be computed by the threads of reduction `s`.
+static bool ein__may_end(const ein__selector *z, const ein__ended *c, const ein__scope *s,
+                         ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *r = ein__scope_of(ctx, p);
+    ein__skind2 kind = z->kind[z->home[p.i].i];
+    if (!r || z->root[p.i] || ctx->value[p.i].weight_only || ein__is_kept(ctx, p) ||
+        ein__is_among(c->refused, c->nrefused, p) || ctx->value[p.i].dtype > EIN__BF16)
+        return false;
+    if (kind != EIN__K_MAP && kind != EIN__K_ROW && kind != EIN__K_REDUCE) return false;
+    if (r->reduce == EIN__R_NONE) return !ein__joins(ctx, p);
+    int64_t rows = ein__outputs_of(s), terms = ein__terms_of(s);
+    if (ein__outputs_of(r) < rows && !ein__is_threads_row(rows, terms)) return false;
+    return ein__terms_of(r) == terms && !ein__is_pair(ctx, r) &&
+           (!ein__is_contraction(ctx, r) || ein__is_square(ctx, r));
+}
+
+// Adds what `ex` reads of statistics to what is taken, and the maps by way of which it does. Gives
+// whether it reads any.
+static bool ein__ended_collect(const ein__selector *z, ein__ended *c, const ein__scope *s,
+                               ein__ex ex, int depth) {
+    ein_ctx *ctx = z->ctx;
+    bool any = false;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val p = {ein__ex_get(ctx, reads[i])->val};
+        bool known = ein__is_among(c->taken, c->ntaken, p);
+        any |= known;
+        if (known || depth == EIN__NORM_DEPTH || !ein__may_end(z, c, s, p)) continue;
+        bool below = ein__ended_collect(z, c, s, ein__scope_of(ctx, p)->body, depth + 1);
+        if (!below && ein__is_map(ctx, p)) continue;
+        if (c->ntaken < EIN__ENDED_VALUES) c->taken[c->ntaken++] = p;
+        any = true;
+    }
+    return any;
+}
+
+// Whether nothing else needs what is taken.
+static bool ein__ended_alone(const ein__selector *z, const ein__ended *c) {
+    bool alone = true;
+    for (int i = 0; i < c->ntaken; i++) {
+        const int *first = &z->readers.first[c->taken[i].i];
+        alone = alone && first[1] - first[0] == z->uses[c->taken[i].i];
+        for (int k = first[0]; k < first[1] && alone; k++) {
+            ein__val by = z->readers.all[k];
+            alone = by.i == c->v.i || ein__is_among(c->taken, c->ntaken, by);
+        }
+    }
+    return alone;
+}
+
+// What the kernel that stores `home` costs.
+static int64_t ein__home_cost(const ein__selector *z, ein__val home) {
+    ein_ctx *ctx = z->ctx;
+    int64_t out[EIN__MAX_RANK];
+    ein__kernel k = {.kind = z->kind[home.i], .size = ein__element_size(ctx, home), .out = out};
+    if (ein__copy_of(ctx, home)) return 0;
+    if (k.kind == EIN__K_MAP) return ein__kernel_cost(ctx, home);
+    for (ein__val v = z->first[home.i]; v.i && k.n < EIN__MAX_ROW_VALS; v = z->next[v.i]) {
+        if (v.i != home.i) k.inner[k.n] = v;
+        k.s[k.n++] = ein__scope_of(ctx, v);
+    }
+    ein__dense_result(ein__scope_of(ctx, home), out);
+    return ein__cost_kernel(ctx, &k);
+}
+
+// What the kernels cost now that compute the reduction and what is taken; all that they store is.
+static int64_t ein__ended_now(const ein__selector *z, const ein__ended *c) {
+    int64_t all = ein__home_cost(z, z->home[c->v.i]);
+    for (int i = 0; i < c->ntaken; i++) {
+        ein__val home = z->home[c->taken[i].i];
+        if (home.i == c->taken[i].i) all = ein__cost_sum(all, ein__home_cost(z, home));
+        else if (!ein__is_among(c->taken, c->ntaken, home) && home.i != z->home[c->v.i].i) return 0;
+    }
+    return all;
+}
+
+// What one kernel costs; none: there cannot be one, for what is refused then.
+static int64_t ein__ended_cost(const ein__selector *z, ein__ended *c) {
+    ein_ctx *ctx = z->ctx;
+    ein__ending e = {.ctx = ctx, .taken = c->taken, .ntaken = c->ntaken};
+    ein__attempt attempt = ein__try(ctx);
+    ein__scope s = *ein__scope_of(ctx, c->v);
+    ein__val last = c->map.i ? c->map : c->v;
+    int64_t out[EIN__MAX_RANK], ps = EIN__PS_LIMIT;
+    ein__kernel k = {.kind = EIN__K_ROW, .size = ein__element_size(ctx, last), .out = out};
+    s.body = ein__ended_body(&e, c->v);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (e.failed.i && c->nrefused < EIN__ENDED_VALUES) c->refused[c->nrefused++] = e.failed;
+    if (sc.i && e.nmade) {
+        for (int i = 0; i < e.nmade; i++) {
+            k.inner[k.n] = e.made[i];
+            k.s[k.n++] = ein__scope_of(ctx, e.made[i]);
+        }
+        if (c->map.i) k.inner[k.n] = c->v;
+        k.s[k.n++] = ein__sc_get(ctx, sc);
+        if (c->map.i) k.s[k.n++] = ein__scope_of(ctx, c->map);
+        ein__dense_result(k.s[k.n - 1], out);
+        bool fits = k.n < EIN__MAX_ROW_VALS;
+        for (int i = 0; i < e.nmade; i++) fits &= !ein__ex_looks_up(ctx, s.body, e.made[i]);
+        if (fits) ps = ein__cost_kernel(ctx, &k);
+    }
+    return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
+}
+
+// Whether reduction `v` is better with the statistics that it reads.
+static bool ein__ended_choose(const ein__selector *z, ein__val v, ein__ended *c) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    *c = (ein__ended){.v = v};
+    if (!s || s->reduce == EIN__R_NONE || s->ns == 0 || ctx->value[v.i].weight_only ||
+        ein__is_kept(ctx, v) || ein__is_pair(ctx, s) || ctx->value[v.i].dtype > EIN__BF16 ||
+        z->kind[z->home[v.i].i] != EIN__K_REDUCE || ein__terms_of(s) > EIN__ENDED_TERMS ||
+        ein__norm_ahead(ctx, v))
+        return false;
+    if (z->home[v.i].i != v.i) c->map = z->home[v.i];
+    for (bool again = true; again;) {
+        int refused = c->nrefused;
+        c->ntaken = 0;
+        if (!ein__ended_collect(z, c, s, s->body, 0) || c->ntaken == EIN__ENDED_VALUES)
+            return false;
+        if (ein__ended_alone(z, c) && ein__ended_cost(z, c) < ein__ended_now(z, c)) return true;
+        again = c->nrefused > refused && c->nrefused < EIN__ENDED_VALUES;
+    }
+    return false;
+}
+
+// ------------------------------------------------------------------------------------ the pass
+
+static ein__val ein__rebuild_ended(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__ended *all = z->user;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    for (ptrdiff_t i = 0; i < arrlen(all) && now.i; i++) {
+        ein__val taken[EIN__ENDED_VALUES];
+        if (all[i].v.i != v.i) continue;
+        for (int k = 0; k < all[i].ntaken; k++) taken[k] = z->now[all[i].taken[k].i];
+        ein__ending e = {.ctx = ctx, .taken = taken, .ntaken = all[i].ntaken};
+        body = ein__ended_body(&e, now);
+        if (body.i) now = ein__with_body(z, v, body);
+    }
+    return now;
+}
+
+// Whether there is a reduction that may be a statistic: most programs have none.
+static bool ein__has_statistics(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *order = ein__live(ctx, root, nroot);
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(order) && !any; i++) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        any = s && s->reduce != EIN__R_NONE && !ctx->value[order[i].i].weight_only &&
+              (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
+    }
+    arrfree(order);
+    return any;
+}
+
+// Lets reductions compute the statistics that they read where that is cheaper; the roots are
+// replaced then.
+EIN__FN bool ein__end_rows(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__selector z = {.ctx = ctx, .free = true};
+    ein__ended *all = NULL, c;
+    if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unended ||
+        !ein__has_statistics(ctx, root, nroot))
+        return true;
+    ein__select(&z, root, nroot);
+    for (ptrdiff_t i = 0; i < arrlen(z.order); i++)
+        if (ein__ended_choose(&z, z.order[i], &c)) arrput(all, c);
+    ein__select_free(&z);
+    bool ok = !arrlen(all) || ein__run_pass_for(ctx, root, nroot, ein__rebuild_ended, all);
+    arrfree(all);
     return ok && !ctx->status;
 }
 /* ---- storage.c ---- */
@@ -32910,10 +33351,19 @@ enum {
     EIN__SIBLINGS_SEED = 16     // of the template's hash (ein_ctx.kernel_seed)
 };
 
+// Whether threads of the step's kernel have rows with one result each.
+static bool ein__has_threads_rows(ein_ctx *ctx, const ein__step *s) {
+    if (s->kind != EIN__K_ROW || s->npeer || s->nval > EIN__PART_VALUES) return false;
+    ein__kernel k = ein__step_kernel(ctx, s);
+    const ein__scope *end = ein__row_end(&k);
+    return end && ein__outputs_of(end) <= INT32_MAX &&
+           ein__is_threads_row(ein__outputs_of(end), ein__terms_of(end));
+}
+
 // The step as a kernel that may be joined with others; NULL: there is none.
 static const ein__step *ein__sibling_of(ein_ctx *ctx, const ein__step *step) {
     const ein__step *own = ein__as_kernel(ctx, step);
-    return ein__is_threaded(ctx, own) ? own : NULL;
+    return ein__is_threaded(ctx, own) || ein__has_threads_rows(ctx, own) ? own : NULL;
 }
 
 static bool ein__may_join(ein_ctx *ctx, const ein__step *s) {
@@ -34221,7 +34671,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     }
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
-    if (!ein__reload_maps(ctx, root, nroot)) return false;
+    if (!ein__reload_maps(ctx, root, nroot) || !ein__end_rows(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     return !ctx->status;
@@ -34305,13 +34755,38 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
+// The plan for a program that is not derived.
+static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__build_plan(ctx, root, nroot)) return false;
+    ein__fuse_steps(ctx);
+    return true;
+}
+
+// What `build` plans, with rows that end in one result each or, if that makes a better plan, with
+// their reductions as kernels, which may be one with others (siblings.c).
+static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
+                            bool (*build)(ein_ctx *, ein__val *, int)) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->ends = false;
+    if (!build(ctx, root, nroot)) return false;
+    if (!ctx->ends) return true;
+    ein__plan with = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->unended = true;
+    bool ok = build(ctx, other, nroot);
+    ctx->unended = false;
+    ein__keep_cheaper(ctx, &with, ok);
+    return ok;
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_loads(ctx, root, nroot);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_rows(ctx, root, nroot, ein__build_loads);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -34431,8 +34906,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
-    bool ok = ein__build_plan(ctx, plain, nroot);
-    if (ok) ein__fuse_steps(ctx);
+    bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
@@ -46856,7 +47330,8 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     return ein__kreduce(g, step, hint, out, l);
 }
 /* ---- emit_row.c ---- */
-// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores.
+// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores,
+// of the row's elements or of the row: a softmax, or what it is the weights of a sum for.
 // A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
 // elements, are adjacent in memory, a block has a column of them: threads side by side have rows
 // side by side, and those behind each other share one; or a thread has a row, if that is short.
@@ -46866,9 +47341,7 @@ typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD }
 
 enum {
     EIN__ROW_REGISTERS = 32,
-    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE,  // of threads that have 64 in all
-    EIN__ROW_SHORT = 8,     // elements that a thread has alone, whatever the rows ...
-    EIN__ROW_MODERATE = 16  // ... or where every thread has rows of its own
+    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE  // of threads that have 64 in all
 };
 
 typedef struct ein__krows {
@@ -46877,6 +47350,7 @@ typedef struct ein__krows {
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
+    bool ends;  // one result a row: the last reduction, or a map behind it
     int turns;  // elements of a thread when they are unrolled, else 0
     int block;  // threads of a block that has a row
     int held;   // registers of a thread for what stays there
@@ -46901,7 +47375,7 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
             g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
                                                   .text = {ein__namef(g->ctx, "s%d", i)},
                                                   .put = x->reduce == EIN__R_NONE};
-        if (last && x->reduce != EIN__R_NONE) return false;
+        if (last && s) r->ends = x->nt == s->nt;
         if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
         if (last) ein__kscan_expr(g, &r->scan, x->body);
     }
@@ -46952,9 +47426,8 @@ static int ein__krows_lanes(ein__kgen *g, const ein__krows *r, int64_t size) {
 static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     ein__kruns run = ein__kruns_of(g, &r->scan, (ein__ex){0}, r->t, r->nt, r->s, r->ns);
     bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
-    bool alone = r->count < EIN__ROW_SHORT ||
-                 (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);
-    if ((across && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    bool alone = ein__is_threads_row(r->rows, r->count);
+    if (((across || r->ends) && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
     else if (across && run.outputs * run.size >= EIN__SECTOR) r->form = EIN__ROW_COLUMN;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
     if (r->form == EIN__ROW_COLUMN) r->lanes = ein__krows_lanes(g, r, run.size);
@@ -47034,8 +47507,8 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
 }
 
 // The end of pass p: what the threads of a row have is combined.
-static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, ein__red red) {
-    const char *name = g->inner[p].text[0], *op = ein__kred_name(red);
+static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, const char *name, ein__red red) {
+    const char *op = ein__kred_name(red);
     if (r->form == EIN__ROW_THREAD) return;
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
     if (r->form == EIN__ROW_WARP) {
@@ -47048,12 +47521,30 @@ static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, ein__red red) {
               p);
 }
 
-// One pass: reduction number p, or the final map.
+// Threads of a column that have no row of their own store nothing.
+static void ein__krows_leave(ein__kgen *g, ein__krows *r) {
+    if (r->form == EIN__ROW_COLUMN && r->rows % r->lanes)
+        ein__putf(&r->phases, "if (column >= %s) return;\n", ein__knumber(g, r->rows));
+}
+
+// What is done once a row, by the first of the threads that share it.
+static void ein__krows_once(ein__krows *r, const char *core) {
+    if (r->form == EIN__ROW_THREAD) {
+        ein__put(&r->phases, core);
+        return;
+    }
+    ein__put(&r->phases, "if (lane == 0) {\n");
+    ein__kindent(&r->phases, core, 4);
+    ein__put(&r->phases, "}\n");
+}
+
+// One pass: a reduction, or the final map.
 static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
                              const uint32_t *passes) {
     ein__val v = step->val[p];
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, v)->scope);
-    bool last = p + 1 == step->nval;
+    bool last = p + 1 == step->nval, reduces = s->reduce != EIN__R_NONE;
+    const char *name = last ? ein__namef(g->ctx, "s%d", p) : g->inner[p].text[0];
     ein__buf core = {0}, lines = {0};
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
@@ -47062,34 +47553,41 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
         const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
         if (g->vec > 1 && !all) continue;
-        const char *name = ein__namef(g->ctx, "c%d[j]", g->nover);
+        const char *held = ein__namef(g->ctx, "c%d[j]", g->nover);
         ein__putf(&r->phases, "%s c%d[%d];\n", all ? ein__kvec_type(g) : "float", g->nover,
                   r->turns);
-        ein__putf(&g->code[1], "%s = %s;\n", name, all ? all->t.text.s : load.s);
+        ein__putf(&g->code[1], "%s = %s;\n", held, all ? all->t.text.s : load.s);
         for (int i = 0; i < EIN__KLANES; i++)
             g->over[g->nover].lane[i] =
-                all ? ein__namef(g->ctx, "%s.%s", name, ein__klane[i]) : NULL;
+                all ? ein__namef(g->ctx, "%s.%s", held, ein__klane[i]) : NULL;
         g->over[g->nover].ex = r->scan.read[k];
-        g->over[g->nover++].text = (ein__ktext){name, EIN__NAMED, 1};
+        g->over[g->nover++].text = (ein__ktext){held, EIN__NAMED, 1};
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
     ein__ktext value[EIN__KLANES];
     for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
-    if (last) {
-        ein__kstore(g, &core, step->out, &r->scan, value);
-    } else {
-        const char *name = g->inner[p].text[0];
+    if (reduces) {
         ein__red red = (ein__red)s->reduce;
         for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
         ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
+    } else {
+        ein__kstore(g, &core, step->out, &r->scan, value);
     }
-    if (last && r->form == EIN__ROW_COLUMN && r->rows % r->lanes)
-        ein__putf(&r->phases, "if (column >= %s) return;\n", ein__knumber(g, r->rows));
+    if (last && !reduces) ein__krows_leave(g, r);
     ein__put(&r->phases, g->code[0].s);
     if (lines.n) ein__put(&r->phases, lines.s);
-    ein__krows_loop(g, r, core.s);
-    if (!last) ein__krows_join(g, r, p, (ein__red)s->reduce);
+    if (last && r->ends && !reduces) ein__krows_once(r, core.s);
+    else ein__krows_loop(g, r, core.s);
+    if (reduces) ein__krows_join(g, r, p, name, (ein__red)s->reduce);
+    if (last && reduces) {
+        ein__ktext sum = {name, EIN__NAMED, 1};
+        ein__buf store = {0};
+        ein__krows_leave(g, r);
+        ein__kstore(g, &store, step->out, &r->scan, &sum);
+        ein__krows_once(r, store.s);
+        ein__buf_free(&store);
+    }
     ein__kforget(g, 1);
     for (int i = 0; i < EIN__KLEVELS; i++) {
         ein__buf_free(&g->code[i]);
@@ -47114,7 +47612,8 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     int64_t each = threads / ein__krows_threads(r);
     if (!ein__kgrid(c, l, ein__ceil(r->rows, each), threads)) return;
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", step->nval - 1);
+    int reductions = step->nval - ein__is_map(c, step->out);
+    const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", reductions);
     ein__key keys[11] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
     int n = 4;
     keys[n++] = (ein__key){r->form == EIN__ROW_THREAD ? "body" : "phases", r->phases.s};
@@ -47136,6 +47635,7 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
         keys[n++] = (ein__key){"warp", ein__kwarp_id(g, warps)};
         keys[n++] = (ein__key){"block", ein__namef(c, "%d", threads)};
     } else {
+        l->threads = r->rows;
         keys[n++] = (ein__key){"threads", rows};
         keys[n++] = (ein__key){"thread", ein__kthread_id(g, threads)};
         keys[n++] = (ein__key){"alone", ein__kalone(g)};
@@ -50710,6 +51210,7 @@ static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *
     ein__buf text = {0};
     bool reduce = ein__scope_of(ctx, s->val[0])->reduce != EIN__R_NONE;
     ein__kfamily *family = s->kind == EIN__K_BASIS ? ein__kbasis
+                           : s->kind == EIN__K_ROW ? ein__krow_kernel
                            : reduce                ? ein__kwindow
                                                    : ein__kmap;
     ctx->slice = *cut;

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
-// plan      126 steps, 495.9 us estimated; 785.1 us without derivation
+// plan      122 steps, 484.3 us estimated; 776.9 us without derivation
 // libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
 // by        basis change 21, merging 94, summation splitting 14, products with one weight
@@ -34,12 +34,11 @@
 //     8.5 us est. l2.b.c.sum.part  k_product_979fe2fc
 //     3.1 us est. g1.l1            k_siblings_65b61958
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     2.7 us est. g1.s             k_stitch_5b721233
-//     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.0.b.c.sum.data k_basis_cc0193fb
+//     2.7 us est. g1.s             k_siblings_8f76371b
+//     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     4.8 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.5 us est. l2.0.b           k_basis_3af571b3
 //     4.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
@@ -56,63 +55,60 @@
 //    20.9 us est. g2.l1.sum.merged k_product_66683885
 //     3.1 us est. g2.l1            k_siblings_f343af04
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     2.0 us est. g2.s             k_stitch_b2968f3c
 //     8.8 us est. l3.l1.c.sum.product k_product_cbdfd38e
-//     1.9 us est. g2.a.c.sum.part  k_siblings_d947412e
-//     1.5 us est. g2.a             k_reduce_434052ae
-//     1.6 us est. g2.b.sum.part    k_reduce_43dcb857
+//     1.9 us est. g2.s             k_siblings_21a68968
 //     5.3 us est. l3.l2.c.sum.merged k_product_c5f40ec2
-//     2.2 us est. l3.m             k_stitch_b097b22e
+//     2.2 us est. g2.a.c.sum.part  k_siblings_9a7297b2
 //    10.5 us est. l3.d.0           k_product_3c743cd2
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.7 us est. l3.c1.0.sum      k_siblings_dab1f637
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.9 us est. l3.u.0           k_stitch_32f25219
+//     1.8 us est. g2.a             k_siblings_88a04f0c
 //     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.8 us est. l3.c1.1.sum      k_siblings_05f483f0
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.9 us est. l3.u.1           k_stitch_32f25219
+//     1.8 us est. g2.b.sum.part    k_siblings_f44fd5ae
 //     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.8 us est. l3.c1.2.sum      k_siblings_05f483f0
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.9 us est. l3.u.2           k_stitch_32f25219
+//     1.4 us est. l3.u.2           k_row_be020488
 //     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.8 us est. l3.c1.3.sum      k_siblings_05f483f0
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.9 us est. l3.u.3           k_stitch_32f25219
+//     1.4 us est. l3.u.3           k_row_be020488
 //     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.6 us est. l3.t1.4          k_siblings_e768bf12
 //     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.9 us est. l3.f.4.sum.terms k_stitch_ec27ee05
+//     1.5 us est. l3.f.4.sum.terms k_row_b0ae73f9
 //     2.9 us est. l3               k_product_0bb795b2
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.7 us est. g3.l1            k_siblings_4d2de466
 //     1.9 us est. g3.l2.sum.merged cuBLAS sgemm 231 x 196 x 21, batch 2
-//     2.1 us est. g3.s             k_stitch_050785f1
+//     1.5 us est. g3.s             k_row_2e6264b0
 //     1.6 us est. g3.a             k_reduce_5ac9169e
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     2.0 us est. l4.m             k_stitch_b703a3fb
+//     1.6 us est. l4.m             k_row_773f4c16
 //    10.8 us est. l4.d.0           k_product_0bca8244, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.5 us est. l4.c1.0.sum      k_siblings_ad909469
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.0           k_stitch_17492ba1
+//     1.4 us est. l4.u.0           k_row_0222d1ff
 //     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
 //     1.6 us est. l4.c1.1.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.1           k_stitch_17492ba1
+//     1.4 us est. l4.u.1           k_row_0222d1ff
 //     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
 //     1.6 us est. l4.c1.2.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.2           k_stitch_17492ba1
+//     1.4 us est. l4.u.2           k_row_0222d1ff
 //     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
 //     1.6 us est. l4.c1.3.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.3           k_stitch_17492ba1
+//     1.4 us est. l4.u.3           k_row_0222d1ff
 //     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
 //     1.5 us est. l4.t1.4          k_siblings_fca7150e
 //     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.f.4.sum.terms k_stitch_f02cd2e7
+//     1.4 us est. l4.f.4.sum.terms k_row_e30a88a9
 //     2.6 us est. l4               k_product_3db151bc
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
 //     1.5 us est. g4.l1            k_siblings_5514a17a
@@ -386,15 +382,15 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_0_joined ARENA(34307072)
 #define v_l4_m_joined ARENA(36704768)
 #define v_l4_l1_joined ARENA(37607936)
-#define v_g3_l1_joined ARENA(37808640)
-#define v_l3_t1_4_joined ARENA(35023872)
-#define v_l3_t1_3_joined ARENA(35023872)
-#define v_l3_t1_2_joined ARENA(35023872)
-#define v_l3_t1_1_joined ARENA(35023872)
-#define v_l3_t1_0_joined ARENA(35023872)
+#define v_g3_l1_joined ARENA(37874688)
+#define v_l3_t1_4_joined ARENA(34221056)
+#define v_l3_t1_3_joined ARENA(34221056)
+#define v_l3_t1_2_joined ARENA(34221056)
+#define v_l3_t1_1_joined ARENA(34221056)
+#define v_l3_t1_0_joined ARENA(35604224)
 #define v_l3_m_joined ARENA(38371328)
 #define v_l3_l1_joined ARENA(41692672)
-#define v_g2_l1_joined ARENA(42225920)
+#define v_g2_l1_joined ARENA(42752768)
 #define v_g1_l1_joined ARENA(44166656)
 #define v_l1_b_joined ARENA(37167104)
 #define v_stem ARENA(0)
@@ -422,18 +418,18 @@ const gcn_info *gcn_describe(void);
 #define v_g1_l2_sum_weights CONST(6918144)
 #define v_g1_l2_sum_merged ARENA(33554432)
 #define v_g1_s_const CONST(6957056)
-#define v_g1_s ARENA(44166656)
-#define v_g1_a ARENA(44430080)
+#define v_g1_s ARENA(42225920)
+#define v_g1_a ARENA(42489344)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(44693504)
-#define v_l2_c_sum ARENA(33554432)
+#define v_l2_c_sum ARENA(39349760)
 #define v_l2_const CONST(6957312)
-#define v_l2 ARENA(35160064)
+#define v_l2 ARENA(44166656)
 #define v_l2_0_b_c_sum_filter CONST(6959360)
-#define v_l2_0_a ARENA(34457600)
-#define v_l2_0_b_c_sum_data ARENA(33554432)
-#define v_l2_0_b_c_sum_product ARENA(36765696)
-#define v_l2_0_b ARENA(37668864)
+#define v_l2_0_a ARENA(40252928)
+#define v_l2_0_b_c_sum_data ARENA(39349760)
+#define v_l2_0_b_c_sum_product ARENA(33554432)
+#define v_l2_0_b ARENA(35160064)
 #define v_l2_0 ARENA(33554432)
 #define v_l2_1_b_c_sum_filter CONST(9318656)
 #define v_l2_1_a ARENA(36063232)
@@ -451,47 +447,47 @@ const gcn_info *gcn_describe(void);
 #define v_g2_l2_sum_weights CONST(15853824)
 #define v_g2_l2_sum_merged ARENA(40243712)
 #define v_g2_s_const CONST(15892736)
-#define v_g2_s ARENA(42225920)
-#define v_g2_a_c_sum_part ARENA(0)
-#define v_g2_a ARENA(1383168)
+#define v_g2_s ARENA(37808640)
+#define v_g2_a_c_sum_part ARENA(33554432)
+#define v_g2_a ARENA(36771584)
 #define v_g2_b_sum_part ARENA(35321600)
 #define v_l3_l1_c_sum_filter CONST(15892992)
 #define v_l3_l1_c_sum_data ARENA(33554432)
-#define v_l3_l1_c_sum_product ARENA(1383168)
+#define v_l3_l1_c_sum_product ARENA(0)
 #define v_l3_l2_c_sum_weights CONST(16937472)
 #define v_l3_l2_c_sum_merged ARENA(0)
 #define v_l3_d_0_const CONST(17226496)
-#define v_l3_d_0 ARENA(33554432)
+#define v_l3_d_0 ARENA(40243712)
 #define v_l3_c1_0_sum_weights CONST(17230592)
-#define v_l3_c1_0_sum_merged ARENA(34357248)
-#define v_l3_c1_0_sum ARENA(35157248)
-#define v_l3_c3_0_sum ARENA(35224064)
+#define v_l3_c1_0_sum_merged ARENA(34937600)
+#define v_l3_c1_0_sum ARENA(35737600)
+#define v_l3_c3_0_sum ARENA(35804416)
 #define v_l3_c2_0_sum_weights CONST(20712192)
-#define v_l3_c2_0_sum_merged ARENA(34357248)
+#define v_l3_c2_0_sum_merged ARENA(34937600)
 #define v_l3_u_0 ARENA(36704768)
 #define v_l3_c1_1_sum_constant INIT(51880448)
 #define v_l3_c1_1_sum_of_constant CONST(21001216)
 #define v_l3_c1_1_sum_weight INIT(52683264)
 #define v_l3_c3_1_sum_weight INIT(52827904)
 #define v_l3_c1_1_sum_added_weights CONST(21068032)
-#define v_l3_c1_1_sum_added_merged ARENA(34357248)
-#define v_l3_c1_1_sum ARENA(36771584)
+#define v_l3_c1_1_sum_added_merged ARENA(33554432)
+#define v_l3_c1_1_sum ARENA(34354432)
 #define v_l3_c3_1_sum_of_constant CONST(21357056)
-#define v_l3_c3_1_sum ARENA(36838400)
-#define v_l3_c2_1_sum_merged ARENA(34357248)
-#define v_l3_u_1 ARENA(35157248)
-#define v_l3_c1_2_sum_added_merged ARENA(34357248)
-#define v_l3_c1_2_sum ARENA(35224064)
-#define v_l3_c3_2_sum ARENA(36905216)
-#define v_l3_c2_2_sum_merged ARENA(34357248)
-#define v_l3_u_2 ARENA(36771584)
-#define v_l3_c1_3_sum_added_merged ARENA(34357248)
-#define v_l3_c1_3_sum ARENA(36838400)
-#define v_l3_c3_3_sum ARENA(36972032)
-#define v_l3_c2_3_sum_merged ARENA(34357248)
-#define v_l3_u_3 ARENA(35224064)
-#define v_l3_c1_4_sum_added_merged ARENA(34357248)
-#define v_l3_c2_4_sum_merged ARENA(34357248)
+#define v_l3_c3_1_sum ARENA(34421248)
+#define v_l3_c2_1_sum_merged ARENA(33554432)
+#define v_l3_u_1 ARENA(34488064)
+#define v_l3_c1_2_sum_added_merged ARENA(33554432)
+#define v_l3_c1_2_sum ARENA(34554880)
+#define v_l3_c3_2_sum ARENA(34621696)
+#define v_l3_c2_2_sum_merged ARENA(33554432)
+#define v_l3_u_2 ARENA(34354432)
+#define v_l3_c1_3_sum_added_merged ARENA(33554432)
+#define v_l3_c1_3_sum ARENA(34421248)
+#define v_l3_c3_3_sum ARENA(34688512)
+#define v_l3_c2_3_sum_merged ARENA(33554432)
+#define v_l3_u_3 ARENA(34554880)
+#define v_l3_c1_4_sum_added_merged ARENA(33554432)
+#define v_l3_c2_4_sum_merged ARENA(33554432)
 #define v_l3_f_4_sum_terms ARENA(0)
 #define v_g3_l1_sum_weights CONST(21423872)
 #define v_g3_l1_sum_merged ARENA(33554432)
@@ -595,10 +591,10 @@ typedef struct conv_call {
 
 static const conv_size conv_sizes[] = {
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.c.sum", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l2.0.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.0", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.1.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -616,10 +612,10 @@ static const conv_size conv_sizes[] = {
 };
 enum {
     CONV_l1_a,
-    CONV_g1_a,
     CONV_l2_c_sum,
     CONV_l2,
     CONV_l2_0_a,
+    CONV_g1_a,
     CONV_l2_0,
     CONV_l2_1_a,
     CONV_l2_1,
@@ -1060,6 +1056,35 @@ static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const flo
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
+}
+
+static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v += other;
+    }
+    return v;
+}
+
+// Of 256 threads those share a row that have one place among ROWS neighbours.
+template <unsigned ROWS>
+static __device__ __forceinline__ float column_sum(float v, float (*part)[ROWS]) {
+    const unsigned place = threadIdx.x % ROWS;
+#pragma unroll
+    for (unsigned d = 16u; d >= ROWS; d /= 2u) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v += other;
+    }
+    if (threadIdx.x % 32u < ROWS) part[threadIdx.x / 32u][place] = v;
+    __syncthreads();
+    v = part[0][place];
+#pragma unroll
+    for (int j = 1; j < 8; j++) {
+        const float other = part[j][place];
+        v += other;
+    }
+    return v;
 }
 
 // l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
@@ -2142,76 +2167,41 @@ static __global__ void __launch_bounds__(128) k_siblings_65b61958(const float *p
 }
 
 // by merging: batched
-// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
-//     g1.l2.sum.merged 0
-static __device__ __forceinline__ void part_reduce_5293545d(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(&p0[i1 * 34496
-            + r0 * 3136 + t0 * 56 + i3 + 724416]) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
-}
-
-// by merging: batched
 // g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
 //     g1.l2.sum.merged 0
+// by merging: batched
+// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
+//     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
-// p0: g1.l2.sum.merged, p1: g1.r2.sum, p2: g1.s.const
-static __device__ __forceinline__ void part_reduce_7ff200ba(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+// p0: g1.l2.sum.merged, p1: g1.s.const
+static __device__ __forceinline__ void part_row_023c25c7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 56u);
+    const int i2 = (int)(id / 56u % 56u);
+    const int i1 = (int)(id / 3136u);
+    float s0 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
-        acc0 += (unsigned)t0 < 56u ? p0[t1] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 2] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 3] : 0.f;
+        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0] : 0.f;
+        s0 += v0;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i3]);
-    const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v0.x + v1,
-        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
-}
-
-// g1.r2.sum by slices in shared memory, then g1.s
-// p0: g1.l2.sum.merged, p1: g1.s.const
-static __global__ void __launch_bounds__(256) k_stitch_5b721233(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[448];
-    float *const own = slices + threadIdx.y * 56u;
-    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
-        part_reduce_5293545d(p0, own, slice * 14u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
-        part_reduce_7ff200ba(p0, own, p1, y, slice * 14u + k);
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t1 = i2 + r0 - 5;
+        const float v1 = (unsigned)t1 < 56u ? p0[i1 * 34496 + r0 * 3136 + t1 * 56 + i3 + 724416]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 3136 + i2 * 56 + i3] = s1 + s0 + p1[i1];
 }
 
 // by basis change F(4x4,3x3)
 // l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.0.a 0
-static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 6272u) return;
+static __device__ __forceinline__ void part_basis_a5363f55(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
     const int i2 = (int)(id / 49u);
@@ -2242,6 +2232,20 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
             y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
         }
     }
+}
+
+// side by side: g1.s, l2.0.b.c.sum.data
+// p0: g1.l2.sum.merged, p1: g1.s.const, p2: l2.0.a
+static __global__ void __launch_bounds__(256) k_siblings_8f76371b(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id < 66048u) {
+        if (id < 65856u) part_row_023c25c7(p0, p1, y, id);
+        return;
+    }
+    id -= 66048u;
+    if (id < 6272u) part_basis_a5363f55(p2, y1, id);
 }
 
 // by basis change F(4x4,3x3)
@@ -2279,6 +2283,46 @@ static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
         *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
             + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l2.1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.1.a 0
+static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 6272u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
     }
 }
 
@@ -2440,60 +2484,6 @@ static __global__ void __launch_bounds__(256) k_siblings_f343af04(const float *p
     if (id < 16660u) part_reduce_da91dec8(p0, p4, y3, id);
 }
 
-// by merging: batched
-// g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
-//     g2.l2.sum.merged 0
-static __device__ __forceinline__ void part_reduce_280cee05(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + t0 * 28 + i3 + 181104]
-            : 0.f;
-        acc += v0;
-    }
-    y[i3] = acc;
-}
-
-// by merging: batched
-// g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
-//     g2.l2.sum.merged 0
-// g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
-// p0: g2.l2.sum.merged, p1: g2.r2.sum, p2: g2.s.const
-static __device__ __forceinline__ void part_reduce_08f114fb(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i3] + p2[i1];
-}
-
-// g2.r2.sum by slices in shared memory, then g2.s
-// p0: g2.l2.sum.merged, p1: g2.s.const
-static __global__ void __launch_bounds__(128) k_stitch_b2968f3c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[112];
-    float *const own = slices + threadIdx.y * 28u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 28u; k += 32u)
-        part_reduce_280cee05(p0, own, slice * 28u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 28u; k += 32u)
-        part_reduce_08f114fb(p0, own, p1, y, slice * 28u + k);
-}
-
 // by basis change F(2,5)
 // l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
 //     l3.l1.c.sum.filter[i0,i1,r0]
@@ -2523,6 +2513,120 @@ static __global__ void __launch_bounds__(256, 2) k_product_cbdfd38e(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 85 && i3 < 392) {
             *reinterpret_cast<float4 *>(&y[i0 * 33320 + i1 * 392 + i3]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by merging: batched
+// g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
+//     g2.l2.sum.merged 0
+// by merging: batched
+// g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
+//     g2.l2.sum.merged 0
+// g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
+// p0: g2.l2.sum.merged, p1: g2.s.const
+static __device__ __forceinline__ void part_row_1fb57db2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t1 = i2 + r0 - 5;
+        const float v1 = (unsigned)t1 < 28u ? p0[i1 * 8624 + r0 * 784 + t1 * 28 + i3 + 181104]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = s0 + s1 + p1[i1];
+}
+
+// l3.l1.c.sum.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
+static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 2.f * s3 + s4;
+    d[step] = s1 - s2 + s3 - 2.f * s4 + s5;
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
+//     where i2 in 0:28
+// l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
+// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
+static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 14u);
+    const int i1 = (int)(id / 392u);
+    float d[6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        d[r0] = p0[r0 * 33320 + i1 * 392 + i2 * 28 + i3];
+    }
+    basis_7e79f157(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        y[i1 * 784 + i2 * 56 + o0 * 28 + i3] = relu(d[o0] + p1[i1]);
+    }
+}
+
+// side by side: g2.s, l3.l1
+// p0: g2.l2.sum.merged, p1: g2.s.const, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
+static __global__ void __launch_bounds__(128) k_siblings_21a68968(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id < 16512u) {
+        if (id < 16464u) part_row_1fb57db2(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
+}
+
+// by merging: batched
+// l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
+//     l3.l2.c.sum.weights[i0,i1,i2,r0]
+// p0: l3.l2.c.sum.weights, p1: l3.l1.joined
+static __global__ void __launch_bounds__(256, 1) k_product_c5f40ec2(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
+    const int i0 = (int)(id / 63u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 32u);
+        const int r0 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i0 * 36125 + i2 * 85 + r0], i2 < 425 && r0 < 85);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(k0 + e / 8u % 32u);
+        return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i2 < 425 && i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i0 * 333200 + i2 * 784 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -2570,45 +2674,44 @@ static __device__ __forceinline__ void part_reduce_ded674a4(const float *p0,
         acc2, acc3);
 }
 
-// l3.l1.c.sum.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
-static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = s0 + s1 + s2 + 2.f * s3 + s4;
-    d[step] = s1 - s2 + s3 - 2.f * s4 + s5;
-}
-
-// by basis change F(2,5)
-// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
-//     where i2 in 0:28
-// l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
-static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+// by merging: batched
+// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
+//     l3.l2.c.sum.merged 0
+// by merging: batched
+// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
+//     l3.l2.c.sum.merged 0
+// l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
+//     + l3.r2.c.b[i1])
+// p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
+static __device__ __forceinline__ void part_row_fb0b0c17(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 14u);
-    const int i1 = (int)(id / 392u);
-    float d[6];
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float s0 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        d[r0] = p0[r0 * 33320 + i1 * 392 + i2 * 28 + i3];
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0] : 0.f;
+        s0 += v0;
     }
-    basis_7e79f157(&d[0], 1);
+    float s1 = 0.f;
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        y[i1 * 784 + i2 * 56 + o0 * 28 + i3] = relu(d[o0] + p1[i1]);
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 28u ? p0[i1 * 3920 + r0 * 784 + t1 * 28 + i3 + 333200]
+            : 0.f;
+        s1 += v1;
     }
+    y[i1 * 784 + i2 * 28 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
 }
 
-// side by side: g2.a.c.sum.part, l3.l1
-// p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
-static __global__ void __launch_bounds__(256) k_siblings_d947412e(const float *p0,
+// side by side: g2.a.c.sum.part, l3.m
+// p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l2.c.sum.merged, p3: l3.r2.c.b, p4: l3.l2.c.b
+static __global__ void __launch_bounds__(256) k_siblings_9a7297b2(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ y1) {
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id < 86528u) {
@@ -2616,171 +2719,7 @@ static __global__ void __launch_bounds__(256) k_siblings_d947412e(const float *p
         return;
     }
     id -= 86528u;
-    if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
-}
-
-// by summation splitting
-// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
-// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-// p0: g2.a.c.sum.part, p1: g2.a.c.b
-static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
-// by summation splitting (r1,r2 inside), variable substitution
-// g2.b.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.a[0,i0,i2+r0-1,i3+r1-1] *
-//     g2.b.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.a 0
-// p0: g2.a, p1: g2.b.sum.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_43dcb857(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 86436u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u % 21u);
-    const int i0 = (int)(id / 4116u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
-                0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
-            acc0 += x[r0][r1 + 3] * v0;
-            acc1 += x[r0][r1 + 4] * v0;
-            acc2 += x[r0][r1 + 5] * v0;
-            acc3 += x[r0][r1 + 6] * v0;
-        }
-    }
-    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
-        acc2, acc3);
-}
-
-// by merging: batched
-// l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
-//     l3.l2.c.sum.weights[i0,i1,i2,r0]
-// p0: l3.l2.c.sum.weights, p1: l3.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_c5f40ec2(const float *p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
-    const int i0 = (int)(id / 63u % 2u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 32u);
-        const int r0 = (int)(k0 + e % 32u);
-        return fetch<float>(&p0[i0 * 36125 + i2 * 85 + r0], i2 < 425 && r0 < 85);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(k0 + e / 8u % 32u);
-        return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i2 < 425 && i4 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 333200 + i2 * 784 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by merging: batched
-// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
-//     l3.l2.c.sum.merged 0
-static __device__ __forceinline__ void part_reduce_549ff7af(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(&p0[i1 * 3920
-            + r0 * 784 + t0 * 28 + i3 + 333200]) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
-}
-
-// by merging: batched
-// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
-//     l3.l2.c.sum.merged 0
-// l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
-//     + l3.r2.c.b[i1])
-// p0: l3.l2.c.sum.merged, p1: l3.r2.c.sum, p2: l3.r2.c.b, p3: l3.l2.c.b
-static __device__ __forceinline__ void part_reduce_e2e498bc(const float *p0, const float *p1,
-    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const int t1 = i1 * 3920 + r0 * 784 + i2 * 28 + t0;
-        acc0 += (unsigned)t0 < 28u ? p0[t1] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 28u ? p0[t1 + 1] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 28u ? p0[t1 + 2] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 28u ? p0[t1 + 3] : 0.f;
-    }
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i3]);
-    const float v1 = p2[i1];
-    const float v2 = p3[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(relu(v0.x + v1)
-        + relu(acc0 + v2), relu(v0.y + v1) + relu(acc1 + v2), relu(v0.z + v1) + relu(acc2 + v2),
-        relu(v0.w + v1) + relu(acc3 + v2));
-}
-
-// l3.r2.c.sum by slices in shared memory, then l3.m
-// p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
-static __global__ void __launch_bounds__(128) k_stitch_b097b22e(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[112];
-    float *const own = slices + threadIdx.y * 28u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
-        part_reduce_549ff7af(p0, own, slice * 7u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
-        part_reduce_e2e498bc(p0, own, p1, p2, y, slice * 7u + k);
+    if (id < 66640u) part_row_fb0b0c17(p2, p3, p4, y1, id);
 }
 
 // by merging: sum of products
@@ -2922,59 +2861,66 @@ static __global__ void __launch_bounds__(128) k_siblings_dab1f637(const float *p
     if (id < 16660u) part_reduce_c97083f1(p0, p2, y3, id);
 }
 
-// by merging: batched
-// l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
-//     l3.c2.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_cf1fff66(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
+// by summation splitting
+// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
+// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+// p0: g2.a.c.sum.part, p1: g2.a.c.b
+static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3 + 83300] : 0.f;
-        acc += v0;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
     }
-    y[i2 * 14 + i3] = acc;
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: batched
 // l3.c2.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
 //     l3.c2.0.sum.merged 0
+// by merging: batched
+// l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.0.sum.merged 0
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
-// p0: l3.c2.0.sum.merged, p1: l3.b2, p2: l3.c4.0.sum, p3: l3.b4
-static __device__ __forceinline__ void part_reduce_b9037521(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
+// p0: l3.c2.0.sum.merged, p1: l3.b4, p2: l3.b2
+static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    float s0 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        acc += v0;
+        s0 += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]) + relu(p2[i2 * 14 + i3] + p3[i1]);
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
 }
 
-// l3.c4.0.sum by slices in shared memory, then l3.u.0
-// p0: l3.c2.0.sum.merged, p1: l3.b2, p2: l3.b4
-static __global__ void __launch_bounds__(224) k_stitch_32f25219(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
+// side by side: g2.a, l3.u.0
+// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
+static __global__ void __launch_bounds__(64) k_siblings_88a04f0c(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_cf1fff66(p0, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_b9037521(p0, p1, own, p2, y, slice * 196u + k);
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
 }
 
 // by merging: shared input
@@ -3096,6 +3042,55 @@ static __global__ void __launch_bounds__(128) k_siblings_05f483f0(const float *p
     if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y3, id);
 }
 
+// side by side: g2.b.sum.part, l3.u.1
+// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c2.1.sum.merged, p3: l3.b4, p4: l3.b2
+static __global__ void __launch_bounds__(256) k_siblings_f44fd5ae(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id < 86528u) {
+        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
+        return;
+    }
+    id -= 86528u;
+    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
+}
+
+// by merging: batched
+// l3.c2.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.2.sum.merged 0
+// by merging: batched
+// l3.c4.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.2.sum.merged 0
+// l3.u.2[0,i1,i2,i3] = relu(l3.c2.2.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.2.sum[0,i1,i2,i3] +
+//     l3.b4[i1])
+// p0: l3.c2.2.sum.merged, p1: l3.b4, p2: l3.b2
+static __global__ void __launch_bounds__(64) k_row_be020488(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
+}
+
 // side by side: l3.t1.4, l3.t3.4
 // p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1, p4:
 //     l3.c3.1.sum.of_constant, p5: l3.c3.3.sum, p6: l3.b3
@@ -3116,44 +3111,39 @@ static __global__ void __launch_bounds__(64) k_siblings_e768bf12(const float *p0
 // by merging: batched
 // l3.c2.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
 //     l3.c2.4.sum.merged 0
+// by merging: batched
+// l3.c4.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.4.sum.merged 0
 // l3.f.4.sum.terms[0,i1,i2,i3] = relu(l3.c2.4.sum[0,i1,i2,i3] + l3.b2[i1]) +
 //     relu(l3.c4.4.sum[0,i1,i2,i3] + l3.b4[i1]) + l3.u.3[0,i1,i2,i3] + l3.u.2[0,i1,i2,i3] +
 //     l3.u.1[0,i1,i2,i3] + l3.u.0[0,i1,i2,i3]
-// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.1, p3: l3.u.2, p4: l3.b2, p5: l3.c4.4.sum, p6:
-//     l3.b4, p7: l3.u.3
-static __device__ __forceinline__ void part_reduce_6aa36b1d(const float *p0, const float *p1,
-    const float *p2, const float *p3, const float *__restrict__ p4, const float *p5,
-    const float *__restrict__ p6, const float *p7, float *__restrict__ y, unsigned id) {
+// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.2, p3: l3.b4, p4: l3.b2, p5: l3.u.3, p6: l3.u.1
+static __global__ void __launch_bounds__(64) k_row_b0ae73f9(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, const float *__restrict__ p4, const float *p5,
+    const float *p6, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    float s0 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i3 + r0 - 2;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        acc += v0;
+        s0 += v0;
     }
-    const float v1 = relu(acc + p4[i1]) + relu(p5[i2 * 14 + i3] + p6[i1]) + p7[i1 * 196 + i2 * 14
-        + i3];
-    const float v2 = p2[i1 * 196 + i2 * 14 + i3] + (p3[i1 * 196 + i2 * 14 + i3] + v1);
-    y[i1 * 196 + i2 * 14 + i3] = p1[i1 * 196 + i2 * 14 + i3] + v2;
-}
-
-// l3.c4.4.sum by slices in shared memory, then l3.f.4.sum.terms
-// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.1, p3: l3.u.2, p4: l3.b2, p5: l3.b4, p6: l3.u.3
-static __global__ void __launch_bounds__(224) k_stitch_ec27ee05(const float *p0, const float *p1,
-    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
-    const float *p6, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_cf1fff66(p0, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_6aa36b1d(p0, p1, p2, p3, p4, own, p5, p6, y, slice * 196u + k);
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s1 += v1;
+    }
+    const float v2 = relu(s1 + p3[i1]) + relu(s0 + p4[i1]) + p5[i1 * 196 + i2 * 14 + i3];
+    const float v3 = p2[i1 * 196 + i2 * 14 + i3] + v2 + p6[i1 * 196 + i2 * 14 + i3];
+    y[i1 * 196 + i2 * 14 + i3] = p1[i1 * 196 + i2 * 14 + i3] + v3;
 }
 
 // by products with one weight collected
@@ -3302,56 +3292,45 @@ static __global__ void __launch_bounds__(128) k_siblings_4d2de466(const float *p
 }
 
 // by merging: batched
-// g3.r2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
-//     g3.l2.sum.merged 0
-static __device__ __forceinline__ void part_reduce_91fb19c8(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + t0 * 14 + i3 + 45276] : 0.f;
-        acc += v0;
-    }
-    y[i2 * 14 + i3] = acc;
-}
-
-// by merging: batched
 // g3.l2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
 //     g3.l2.sum.merged 0
+// by merging: batched
+// g3.r2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
+//     g3.l2.sum.merged 0
 // g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-// p0: g3.l2.sum.merged, p1: g3.r2.sum, p2: g3.s.const
-static __device__ __forceinline__ void part_reduce_62b15692(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
+// p0: g3.l2.sum.merged, p1: g3.s.const
+static __global__ void __launch_bounds__(256) k_row_2e6264b0(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ float part[2][8][16u];
+    const unsigned lane = threadIdx.x / 16u;
+    const unsigned column = blockIdx.x * 16u + threadIdx.x % 16u;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;
+    await_previous();
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
+    float s0 = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 11u; k += 16u) {
+        const int r0 = (int)k;
         const int t0 = i3 + r0 - 5;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        acc += v0;
+        s0 += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = acc + p1[i2 * 14 + i3] + p2[i1];
-}
-
-// g3.r2.sum by slices in shared memory, then g3.s
-// p0: g3.l2.sum.merged, p1: g3.s.const
-static __global__ void __launch_bounds__(224) k_stitch_050785f1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_91fb19c8(p0, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_62b15692(p0, own, p1, y, slice * 196u + k);
+    s0 = column_sum(s0, part[0]);
+    float s1 = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 11u; k += 16u) {
+        const int r0 = (int)k;
+        const int t1 = i2 + r0 - 5;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 2156 + r0 * 196 + t1 * 14 + i3 + 45276] : 0.f;
+        s1 += v1;
+    }
+    s1 = column_sum(s1, part[1]);
+    if (column >= 4116u) return;
+    if (lane == 0) {
+        y[i1 * 196 + i2 * 14 + i3] = s0 + s1 + p1[i1];
+    }
 }
 
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
@@ -3395,59 +3374,38 @@ static __global__ void __launch_bounds__(256) k_reduce_5ac9169e(const float *p0,
 }
 
 // by merging: batched
-// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
-//     l4.l2.c.sum.merged 0
-static __device__ __forceinline__ void part_reduce_09b7d752(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 175616]
-            : 0.f;
-        acc += v0;
-    }
-    y[i2 * 14 + i3] = acc;
-}
-
-// by merging: batched
 // l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
+//     l4.l2.c.sum.merged 0
+// by merging: batched
+// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
 //     l4.l2.c.sum.merged 0
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
-// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.sum, p3: l4.r2.c.b
-static __device__ __forceinline__ void part_reduce_146d504d(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
+// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
+static __global__ void __launch_bounds__(64) k_row_773f4c16(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    float s0 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        acc += v0;
+        s0 += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]) + relu(p2[i2 * 14 + i3] + p3[i1]);
-}
-
-// l4.r2.c.sum by slices in shared memory, then l4.m
-// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __global__ void __launch_bounds__(224) k_stitch_b703a3fb(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_09b7d752(p0, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_146d504d(p0, p1, own, p2, y, slice * 196u + k);
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 1372 + r0 * 196 + t1 * 14 + i3 + 175616]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
 // by merging: sum of products
@@ -3593,58 +3551,37 @@ static __global__ void __launch_bounds__(64) k_siblings_ad909469(const float *p0
 }
 
 // by merging: batched
-// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
-//     l4.c2.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_886ff992(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3 + 43904] : 0.f;
-        acc += v0;
-    }
-    y[i2 * 7 + i3] = acc;
-}
-
-// by merging: batched
 // l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.0.sum.merged 0
+// by merging: batched
+// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
 //     l4.c2.0.sum.merged 0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
-// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.c4.0.sum, p3: l4.b4
-static __device__ __forceinline__ void part_reduce_2f97f08a(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
+// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
+static __global__ void __launch_bounds__(64) k_row_0222d1ff(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    float s0 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        acc += v0;
+        s0 += v0;
     }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]) + relu(p2[i2 * 7 + i3] + p3[i1]);
-}
-
-// l4.c4.0.sum by slices in shared memory, then l4.u.0
-// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_stitch_17492ba1(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[52];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_886ff992(p0, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_2f97f08a(p0, p1, own, p2, y, slice * 49u + k);
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
 // by merging: shared input
@@ -3786,45 +3723,40 @@ static __global__ void __launch_bounds__(64) k_siblings_fca7150e(const float *p0
 // by merging: batched
 // l4.c2.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
 //     l4.c2.4.sum.merged 0
+// by merging: batched
+// l4.c4.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
+//     l4.c2.4.sum.merged 0
 // l4.f.4.sum.terms[0,i1,i2,i3] = relu(l4.c2.4.sum[0,i1,i2,i3] + l4.b2[i1]) +
 //     relu(l4.c4.4.sum[0,i1,i2,i3] + l4.b4[i1]) + l4.u.3[0,i1,i2,i3] + l4.u.2[0,i1,i2,i3] +
 //     l4.u.1[0,i1,i2,i3] + l4.u.0[0,i1,i2,i3]
-// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.2, p3: l4.u.3, p4: l4.b2, p5: l4.c4.4.sum, p6:
-//     l4.b4, p7: l4.u.1
-static __device__ __forceinline__ void part_reduce_bf3aee93(const float *p0, const float *p1,
-    const float *p2, const float *p3, const float *__restrict__ p4, const float *p5,
-    const float *__restrict__ p6, const float *p7, float *__restrict__ y, unsigned id) {
+// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.1, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.2
+static __global__ void __launch_bounds__(64) k_row_e30a88a9(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
+    const float *p6, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+    float s0 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        acc += v0;
+        s0 += v0;
     }
-    const float v1 = p3[i1 * 49 + i2 * 7 + i3] + (relu(acc + p4[i1]) + relu(p5[i2 * 7 + i3]
-        + p6[i1]));
-    const float v2 = p1[i1 * 49 + i2 * 7 + i3] + (p2[i1 * 49 + i2 * 7 + i3] + v1 + p7[i1 * 49
-        + i2 * 7 + i3]);
-    y[i1 * 49 + i2 * 7 + i3] = v2;
-}
-
-// l4.c4.4.sum by slices in shared memory, then l4.f.4.sum.terms
-// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.2, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.1
-static __global__ void __launch_bounds__(64) k_stitch_f02cd2e7(const float *p0, const float *p1,
-    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
-    const float *p6, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[52];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_886ff992(p0, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_bf3aee93(p0, p1, p2, p3, p4, own, p5, p6, y, slice * 49u + k);
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s1 += v1;
+    }
+    const float v2 = p3[i1 * 49 + i2 * 7 + i3] + (relu(s0 + p4[i1]) + relu(s1 + p5[i1]));
+    const float v3 = p1[i1 * 49 + i2 * 7 + i3] + (p2[i1 * 49 + i2 * 7 + i3] + (v2 + p6[i1 * 49
+        + i2 * 7 + i3]));
+    y[i1 * 49 + i2 * 7 + i3] = v3;
 }
 
 // by products with one weight collected
@@ -4203,6 +4135,69 @@ static __global__ void __launch_bounds__(64) k_reduce_122f6acc(const float *p0, 
         + t1 * 14 - t5 * 14 - t0 + t2 + 15] * v0;
     const float v5 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v2 * (1.f - v3) + v4 * v3);
     y[i1 * 784 + i2 * 28 + i3] = v5 + p3[i1];
+}
+
+// by summation splitting (r1,r2 inside), variable substitution
+// f2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) s2[0,i0,i2+r0-1,i3+r1-1] *
+//     f2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad s2 0
+// p0: s2, p1: f2.a.c.sum.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_43dcb857(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 86436u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
+// by summation splitting
+// f2.a.c.sum[0,i1,i2,i3] = sum(r0) f2.a.c.sum.part[r0,i1,i2,i3]
+// f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
+// p0: f2.a.c.sum.part, p1: f2.a.c.b
+static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
 }
 
 // by summation splitting
@@ -5214,12 +5209,6 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_5b721233, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
-        v_g1_s_const, v_g1_s));
-    // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
-    //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
-    // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
-    CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
@@ -5234,8 +5223,12 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     (void)out;
     // as l1.a
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.0.b.c.sum.data", 98, 64, stream, v_l2_0_a,
-        v_l2_0_b_c_sum_data));
+    CALL(launch(m, ORDERED, k_siblings_8f76371b, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
+        v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
+    // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
+    //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
+    // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
+    CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
@@ -5275,20 +5268,15 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_b2968f3c, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
-        v_g2_s_const, v_g2_s));
-    CALL(launch(m, EARLY, k_product_cbdfd38e, "l3.l1.c.sum.product", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_cbdfd38e, "l3.l1.c.sum.product", 126, 256, stream,
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
-    CALL(launch(m, EARLY, k_siblings_d947412e, "g2.a.c.sum.part", 469, 256, stream, v_g2_s,
-        v_g2_a_c_k, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_a_c_sum_part, v_l3_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_434052ae, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
-        v_g2_a));
-    CALL(launch(m, EARLY, k_reduce_43dcb857, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
-        v_g2_b_sum_part));
+    CALL(launch(m, EARLY, k_siblings_21a68968, "g2.s", 390, 128, stream, v_g2_l2_sum_merged,
+        v_g2_s_const, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_s, v_l3_l1_joined));
     CALL(launch(m, EARLY, k_product_c5f40ec2, "l3.l2.c.sum.merged", 126, 256, stream,
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
-    CALL(launch(m, EARLY, k_stitch_b097b22e, "l3.m", 595, dim3(32, 4), stream, v_l3_l2_c_sum_merged,
-        v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
+    CALL(launch(m, EARLY, k_siblings_9a7297b2, "g2.a.c.sum.part", 599, 256, stream, v_g2_s,
+        v_g2_a_c_k, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_a_c_sum_part,
+        v_l3_m_joined));
     CALL(launch(m, EARLY, k_product_3c743cd2, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
     // as l2.a.c.sum.merged
@@ -5300,8 +5288,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
-        v_l3_b2, v_l3_b4, v_l3_u_0));
+    CALL(launch(m, ORDERED, k_siblings_88a04f0c, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
+        v_g2_a_c_b, v_l3_c2_0_sum_merged, v_l3_b4, v_l3_b2, v_g2_a, v_l3_u_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_0,
         v_l3_c1_1_sum_added_merged));
@@ -5312,8 +5300,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
-        v_l3_b2, v_l3_b4, v_l3_u_1));
+    CALL(launch(m, ORDERED, k_siblings_f44fd5ae, "g2.b.sum.part", 404, 256, stream, v_g2_a,
+        v_g2_b_k, v_l3_c2_1_sum_merged, v_l3_b4, v_l3_b2, v_g2_b_sum_part, v_l3_u_1));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_1,
         v_l3_c1_2_sum_added_merged));
@@ -5324,8 +5312,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
-        v_l3_b2, v_l3_b4, v_l3_u_2));
+    CALL(launch(m, ORDERED, k_row_be020488, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged,
+        v_l3_b4, v_l3_b2, v_l3_u_2));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_2,
         v_l3_c1_3_sum_added_merged));
@@ -5343,8 +5331,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
-        v_l3_b2, v_l3_b4, v_l3_u_3));
+    CALL(launch(m, ORDERED, k_row_be020488, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged,
+        v_l3_b4, v_l3_b2, v_l3_u_3));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_3,
         v_l3_c1_4_sum_added_merged));
@@ -5355,8 +5343,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_ec27ee05, "l3.f.4.sum.terms", 85, 224, stream,
-        v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_1, v_l3_u_2, v_l3_b2, v_l3_b4, v_l3_u_3,
+    CALL(launch(m, ORDERED, k_row_b0ae73f9, "l3.f.4.sum.terms", 261, 64, stream,
+        v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1,
         v_l3_f_4_sum_terms));
     CALL(launch(m, EARLY, k_product_0bb795b2, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
@@ -5369,14 +5357,14 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g3_l2_sum_merged, v_g3_l2_sum_weights, v_g3_l1_joined,
         v_g3_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_050785f1, "g3.s", 21, 224, stream, v_g3_l2_sum_merged,
+    CALL(launch(m, ORDERED, k_row_2e6264b0, "g3.s", 258, 256, stream, v_g3_l2_sum_merged,
         v_g3_s_const, v_g3_s));
     CALL(launch(m, EARLY, k_reduce_5ac9169e, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_b703a3fb, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
+    CALL(launch(m, ORDERED, k_row_773f4c16, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
     CALL(launch(m, EARLY, k_product_0bca8244, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 0));
@@ -5389,8 +5377,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
         v_l4_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.0", 128, 64, stream, v_l4_c2_0_sum_merged,
-        v_l4_b2, v_l4_b4, v_l4_u_0));
+    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
+        v_l4_b4, v_l4_u_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_0,
         v_l4_c1_1_sum_added_merged));
@@ -5401,8 +5389,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
         v_l4_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.1", 128, 64, stream, v_l4_c2_1_sum_merged,
-        v_l4_b2, v_l4_b4, v_l4_u_1));
+    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
+        v_l4_b4, v_l4_u_1));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_1,
         v_l4_c1_2_sum_added_merged));
@@ -5413,8 +5401,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
         v_l4_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.2", 128, 64, stream, v_l4_c2_2_sum_merged,
-        v_l4_b2, v_l4_b4, v_l4_u_2));
+    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
+        v_l4_b4, v_l4_u_2));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_2,
         v_l4_c1_3_sum_added_merged));
@@ -5425,8 +5413,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
         v_l4_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.3", 128, 64, stream, v_l4_c2_3_sum_merged,
-        v_l4_b2, v_l4_b4, v_l4_u_3));
+    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
+        v_l4_b4, v_l4_u_3));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_3,
         v_l4_c1_4_sum_added_merged));
@@ -5437,8 +5425,8 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
         v_l4_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_f02cd2e7, "l4.f.4.sum.terms", 128, 64, stream,
-        v_l4_c2_4_sum_merged, v_l4_u_0, v_l4_u_2, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_1,
+    CALL(launch(m, ORDERED, k_row_e30a88a9, "l4.f.4.sum.terms", 98, 64, stream,
+        v_l4_c2_4_sum_merged, v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2,
         v_l4_f_4_sum_terms));
     return 0;
 }
