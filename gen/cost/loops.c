@@ -266,7 +266,7 @@ static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int
 // What all instructions of such loops take, beside what a thread has before and behind them.
 static int64_t ein__turns_ps(ein_ctx *ctx, const ein__scope *s, bool terms) {
     enum { AROUND = 50, SHARE = 800 };  // instructions; of the rate at which they are issued
-    int64_t lanes = ein__sharing_threads(ctx, s, terms), n[EIN__MAX_ITERS];
+    int64_t lanes = ein__sharing_threads(ctx, s, terms), n[EIN__MAX_ITERS] = {0};
     int count = 0, own;
     if (!lanes) return 0;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
