@@ -35031,11 +35031,11 @@ static bool ein__costs_less(const ein__plan *p, const ein__plan *q) {
     return ein__plan_cost(p) < ein__plan_cost(q);
 }
 
-// Whether plan `p`, without calls, is taken instead of one with them: no library is linked for
-// calls that are estimated at just what our kernels are.
+// Whether plan `p`, without calls, is taken instead of one with them: it must be cheaper with
+// doubts as well. No library is linked for calls that are estimated at just what our kernels are.
 static bool ein__needs_no_calls(const ein__plan *p, const ein__plan *with) {
-    return ein__plan_cost(p) == ein__plan_cost(with) ||
-           ein__doubted_cost(p) < ein__doubted_cost(with);
+    int64_t ps = ein__plan_cost(p), least = ein__plan_cost(with);
+    return ps == least || (ps < least && ein__doubted_cost(p) < ein__doubted_cost(with));
 }
 
 // Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one is
@@ -43176,8 +43176,10 @@ static const char *const ein__tmpl_transpose_half[] = {
 static const char *const ein__tmpl_warp[] = {
     "//@key op      sum, prod, max or min",
     "//@key join    v combined with other",
+    "//@key warp    whether the warp's form is wanted",
     "//@key block   whether the block's form is wanted too",
     "//@key column  whether that of a block with many rows is",
+    "//@if warp",
     "static __device__ __forceinline__ float warp_$op(float v) {  // every lane gets the result",
     "#pragma unroll",
     "    for (int d = 16; d > 0; d /= 2) {",
@@ -43186,6 +43188,7 @@ static const char *const ein__tmpl_warp[] = {
     "    }",
     "    return v;",
     "}",
+    "//@end",
     "//@if block",
     "",
     "template <int WARPS>",
@@ -47510,7 +47513,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
 static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, const char *name, ein__red red) {
     const char *op = ein__kred_name(red);
     if (r->form == EIN__ROW_THREAD) return;
-    ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
+    if (r->form != EIN__ROW_COLUMN) ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
     if (r->form == EIN__ROW_WARP) {
         ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
         return;
@@ -51181,12 +51184,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
                     ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
+        const char *warp = ein__need_text(needs, (ein__need)(EIN__NEED_WARP + r)),
+                   *column = ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r));
         ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
                            {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
+                           {"warp", warp},
                            {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))},
-                           {"column", ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r))}};
-        ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
-                        keys, 4);
+                           {"column", column}};
+        ein__put_helper(out, *warp || *column, ein__tmpl_warp, keys, 5);
     }
     for (int n = 2; n <= EIN__SUMS; n++) {
         bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),
@@ -51624,7 +51629,9 @@ static bool ein__is_taken(const char *name) {
         " engine_plan engine_pointwise engine_run engine_tensor matmul_matrix matmul_describe"
         " matmul_wish matmul_pinned run_on create_all open_libraries prepare_weights"
         " same_addresses check_device check_run check_weights info_inputs info_outputs"
-        " info_weights cublas_reason warp_sum warp_max warp_join block_join product_tile"
+        " info_weights cublas_reason warp_sum warp_prod warp_max warp_min warp_join block_sum "
+        "block_prod"
+        " block_max block_min block_join column_sum column_prod column_max column_min product_tile"
         " tensor_tile tensor_type multiply_add_words TENSOR_CORES half4 load_half4"
         " store_half4 cublasStatus_t attend attend_put shared_words words relu loaded row_sums "
         "summed_load half8"

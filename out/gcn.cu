@@ -1058,14 +1058,6 @@ static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const flo
     }
 }
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
 
 // Of 256 threads those share a row that have one place among ROWS neighbours.
 template <unsigned ROWS>

@@ -1,7 +1,9 @@
 //@key op      sum, prod, max or min
 //@key join    v combined with other
+//@key warp    whether the warp's form is wanted
 //@key block   whether the block's form is wanted too
 //@key column  whether that of a block with many rows is
+//@if warp
 static __device__ __forceinline__ float warp_$op(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -10,6 +12,7 @@ static __device__ __forceinline__ float warp_$op(float v) {  // every lane gets 
     }
     return v;
 }
+//@end
 //@if block
 
 template <int WARPS>

@@ -281,12 +281,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
                     ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
+        const char *warp = ein__need_text(needs, (ein__need)(EIN__NEED_WARP + r)),
+                   *column = ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r));
         ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
                            {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
+                           {"warp", warp},
                            {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))},
-                           {"column", ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r))}};
-        ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
-                        keys, 4);
+                           {"column", column}};
+        ein__put_helper(out, *warp || *column, ein__tmpl_warp, keys, 5);
     }
     for (int n = 2; n <= EIN__SUMS; n++) {
         bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),

@@ -178,7 +178,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
 static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, const char *name, ein__red red) {
     const char *op = ein__kred_name(red);
     if (r->form == EIN__ROW_THREAD) return;
-    ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
+    if (r->form != EIN__ROW_COLUMN) ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
     if (r->form == EIN__ROW_WARP) {
         ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
         return;

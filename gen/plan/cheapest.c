@@ -47,11 +47,11 @@ static bool ein__costs_less(const ein__plan *p, const ein__plan *q) {
     return ein__plan_cost(p) < ein__plan_cost(q);
 }
 
-// Whether plan `p`, without calls, is taken instead of one with them: no library is linked for
-// calls that are estimated at just what our kernels are.
+// Whether plan `p`, without calls, is taken instead of one with them: it must be cheaper with
+// doubts as well. No library is linked for calls that are estimated at just what our kernels are.
 static bool ein__needs_no_calls(const ein__plan *p, const ein__plan *with) {
-    return ein__plan_cost(p) == ein__plan_cost(with) ||
-           ein__doubted_cost(p) < ein__doubted_cost(with);
+    int64_t ps = ein__plan_cost(p), least = ein__plan_cost(with);
+    return ps == least || (ps < least && ein__doubted_cost(p) < ein__doubted_cost(with));
 }
 
 // Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one is
