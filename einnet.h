@@ -34984,8 +34984,10 @@ static bool ein__plan_math(ein_ctx *ctx) {
 /* ---- cheapest.c ---- */
 // The cheapest of the plans that a model has in several arithmetics, with and without libraries.
 
-// Launches are a good part of a plan from one in so many parts of its time on.
-enum { EIN__LAUNCHES = 4 };
+enum {
+    EIN__LAUNCHES = 4,  // they are a good part of a plan from one in so many parts of its time on
+    EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
+};
 
 // A plan with what it was made by: what is explained is priced as it was.
 typedef struct ein__planned {
@@ -35038,16 +35040,28 @@ static bool ein__needs_no_calls(const ein__plan *p, const ein__plan *with) {
     return ps == least || (ps < least && ein__doubted_cost(p) < ein__doubted_cost(with));
 }
 
+// What a plan costs, and without derivation.
+typedef struct ein__offer {
+    int64_t ps, baseline;
+} ein__offer;
+
+static ein__offer ein__offer_of(const ein__plan *p) {
+    int64_t ps = ein__plan_cost(p);
+    return (ein__offer){ps, p->baseline_ps ? p->baseline_ps : ps};
+}
+
 // Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one is
 // `better`.
 static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
-                           bool (*better)(const ein__plan *p, const ein__plan *best)) {
+                           bool (*better)(const ein__plan *p, const ein__plan *best),
+                           ein__offer *tried) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
     ein__count_problems(ctx);
     other = ein__planned_now(ctx);
+    *tried = ein__offer_of(&other.plan);
     if (ok && better(&other.plan, &best.plan)) {
         other = best;
     } else {
@@ -35060,17 +35074,23 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
 
 // The same without libraries, where launches are a good part of what the plan takes: calls are
 // chosen one by one, but what a kernel of ours saves is often the step before or behind it, and how
-// tensors are stored was decided with calls in mind. Its baseline is still the one with calls.
-static bool ein__try_without_calls(ein_ctx *ctx, ein_math math) {
-    int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
+// tensors are stored was decided with calls in mind. The baseline is still the one with calls.
+static bool ein__try_without_calls(ein_ctx *ctx, ein_math math, ein_libs libs,
+                                   const ein__offer *with) {
     int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
-    if (!baseline) baseline = ps;
-    if (ctx->desc.libs == EIN_LIBS_NONE || launches < ps / EIN__LAUNCHES) return true;
+    const ein__step *steps = ctx->plan.step;
     bool calls = ein__has_calls(&ctx->plan);
-    bool ok =
-        ein__try_other(ctx, math, EIN_LIBS_NONE, calls ? ein__needs_no_calls : ein__costs_less);
-    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    ein__offer none;
+    if (libs == EIN_LIBS_NONE || launches < ein__plan_cost(&ctx->plan) / EIN__LAUNCHES) return true;
+    bool ok = ein__try_other(ctx, math, EIN_LIBS_NONE,
+                             calls ? ein__needs_no_calls : ein__costs_less, &none);
+    if (ctx->plan.step != steps)
+        ctx->plan.baseline_ps = none.ps < with->baseline ? with->baseline : 0;
     return ok;
+}
+
+static bool ein__has_math(const ein_ctx *ctx, int m) {
+    return m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32;
 }
 
 // The cheapest plan in the arithmetic that was asked for or in a more exact one: to multiply in
@@ -35080,14 +35100,18 @@ static bool ein__try_without_calls(ein_ctx *ctx, ein_math math) {
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     bool ok = ein__plan_math(ctx);
     bool one = ctx->desc.probe || ctx->desc.form, alone = one || ctx->desc.only_math;
-    for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
-        if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32)
-            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less);
-    // Where calls made the more exact arithmetic the cheaper one, it need not be without them.
-    ein_math exact = ctx->desc.math;
-    bool calls = ok && !one && !ctx->desc.baseline;
-    if (calls) ok = ein__try_without_calls(ctx, exact);
-    if (calls && ok && exact != ctx->asked) ok = ein__try_without_calls(ctx, ctx->asked);
+    int least = alone ? (int)ctx->asked : 0;
+    ein__offer tried[EIN_MATH_FP16 + 1] = {{0}};
+    tried[ctx->asked] = ein__offer_of(&ctx->plan);
+    for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
+        if (ein__has_math(ctx, m))
+            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less, &tried[m]);
+    // Where calls made one arithmetic the cheapest, without them it may be another one.
+    ein_libs libs = ctx->desc.libs;
+    int64_t near = ein__muldiv(ein__plan_cost(&ctx->plan), 100 + EIN__NEAR_PERCENT, 100);
+    for (int m = (int)ctx->asked; ok && !one && !ctx->desc.baseline && m >= least; m--)
+        if (ein__has_math(ctx, m) && tried[m].ps <= near)
+            ok = ein__try_without_calls(ctx, (ein_math)m, libs, &tried[m]);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
