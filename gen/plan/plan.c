@@ -542,6 +542,19 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     return !ctx->status;
 }
 
+// What `build` plans for the values under `root` while `*flag` is set, or the context's plan,
+// whichever costs less.
+static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
+                             bool (*build)(ein_ctx *, ein__val *, int)) {
+    ein__plan first = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    *flag = true;
+    bool ok = build(ctx, root, nroot);
+    *flag = false;
+    ein__keep_cheaper(ctx, &first, ok);
+    return ok;
+}
+
 // The same, with products behind row operations parted or, if that makes a better plan, whole.
 static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *whole = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -549,13 +562,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->parted = false;
     if (!ein__build_ready(ctx, root, nroot)) return false;
     if (!ctx->parted) return true;
-    ein__plan parted = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    ctx->whole = true;
-    bool ok = ein__build_ready(ctx, whole, nroot);
-    ctx->whole = false;
-    ein__keep_cheaper(ctx, &parted, ok);
-    return ok;
+    return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
 // Makes the plan that was made before, if there is one, the context's again unless the new one is
@@ -585,13 +592,7 @@ static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->reloads = false;
     if (!ein__build_steps(ctx, root, nroot)) return false;
     if (!ctx->reloads) return true;
-    ein__plan without = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    ctx->reloading = true;
-    bool ok = ein__build_steps(ctx, other, nroot);
-    ctx->reloading = false;
-    ein__keep_cheaper(ctx, &without, ok);
-    return ok;
+    return ein__build_again(ctx, other, nroot, &ctx->reloading, ein__build_steps);
 }
 
 // Whether a product of the plan loads a copy, which could be made beside other kernels.
@@ -611,13 +612,7 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!ein__build_reloads(ctx, root, nroot)) return false;
     if (!ein__loads_in_the_way(ctx) && !ein__loads_copies(ctx)) return true;
-    ein__plan with = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    ctx->unloaded = true;
-    bool ok = ein__build_steps(ctx, other, nroot);
-    ctx->unloaded = false;
-    ein__keep_cheaper(ctx, &with, ok);
-    return ok;
+    return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);
 }
 
 // The plan for a program that is not derived.
@@ -636,13 +631,7 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
     ctx->ends = false;
     if (!build(ctx, root, nroot)) return false;
     if (!ctx->ends) return true;
-    ein__plan with = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    ctx->unended = true;
-    bool ok = build(ctx, other, nroot);
-    ctx->unended = false;
-    ein__keep_cheaper(ctx, &with, ok);
-    return ok;
+    return ein__build_again(ctx, other, nroot, &ctx->unended, build);
 }
 
 // Plans the derived program under `root`; kept when it is the cheapest so far.
