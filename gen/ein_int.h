@@ -629,6 +629,8 @@ struct ein_ctx {
     bool nests;        // there are such
     ein__apartness apart;  // whether dimensions are taken apart
     bool parts;            // there are such
+    bool numbering;        // what is read at numbers of digits is taken apart for its kernel
+    bool numbers;          // there is such
     ein__variant variant;  // what is derived
     ein_stats stats;
 };

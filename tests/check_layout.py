@@ -414,6 +414,53 @@ def shuffled(checks):
     checks.check("shuffled channels in TF32", "for H200 SXM, TF32" in plan.text)
 
 
+# A norm, a product whose results are pixels of patches, and the patches put back in place.
+PATCHES = """ein 1
+model patches
+input x: f32[%(n)d,%(h)d*%(w)d,%(c)d]
+weight k: f32[%(c)d,%(p)d*%(q)d*%(f)d] = randn(std=0.1)
+weight b: f32[%(p)d*%(q)d*%(f)d] = randn(std=0.1)
+weight g: f32[%(c)d] = randn(std=0.1)
+output y
+n = LayerNormalization(x, g)
+m = MatMul(n, k)
+t = Add(m, b)
+r = Reshape(t; shape=[%(n)d,%(h)d,%(w)d,%(p)d,%(q)d,%(f)d])
+s = Transpose(r; perm=[0,5,1,3,2,4])
+y = Reshape(s; shape=[%(n)d,%(f)d,%(h)d*%(p)d,%(w)d*%(q)d])
+"""
+
+# A convolution whose channels are pixels.
+PIXELS = """ein 1
+model pixels
+input x: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+weight k: f32[%(q)d*%(q)d*%(f)d,%(c)d,3,3] = randn(std=0.1)
+output y
+t = Conv(x, k; pads=1)
+s = DepthToSpace(t; blocksize=%(q)d, mode=%(mode)s)
+y = Relu(s)
+"""
+
+
+def put_back(checks, path):
+    """Pixels are stored where they belong by the kernel that computes them."""
+    for sizes in (dict(n=1, h=16, w=16, c=384, p=2, q=2, f=8),
+                  dict(n=3, h=7, w=5, c=200, p=4, q=3, f=3),
+                  dict(n=2, h=14, w=9, c=96, p=1, q=5, f=2)):
+        for text in (PATCHES, PIXELS):
+            for mode in ("CRD", "DCR") if text == PIXELS else ("",):
+                with open(path, "w") as out:
+                    out.write(text % dict(sizes, mode=mode))
+                for options in ([], ["--math", "fp16", "--libs", "none"]):
+                    plan = emit(path, *options)
+                    done = subprocess.run([EINNET, "verify", path] + options,
+                                          stdout=subprocess.DEVNULL)
+                    name = "pixels put back: %s %s %s" % (text.split()[3], mode, " ".join(options))
+                    checks.check(name, not done.returncode and
+                                 not any(call.startswith("k_map") for _, call in plan.steps),
+                                 "; ".join("%s: %s" % s for s in plan.steps))
+
+
 def windows(checks):
     """Windows of an input are read where they lie, by the product that multiplies them."""
     plan = emit(os.path.join(ROOT, "tests", "unseen", "attention_windows.ein"))
@@ -480,6 +527,7 @@ def main():
             out.write(CHAIN)
         relaid(checks, os.path.join(folder, "projected.ein"))
         filters(checks)
+        put_back(checks, os.path.join(folder, "pixels.ein"))
         skip(checks, os.path.join(folder, "skip.ein"))
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)

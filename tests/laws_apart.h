@@ -17,6 +17,32 @@ static int digits_of(ein_ctx *ctx, uint32_t slot, const int64_t *size, bool two,
     return two ? 2 : 3;
 }
 
+// Map `m` with its rows read at a number of digits: in the order of the last digit first, or with
+// two iterators that have one digit and two.
+static sides shuffled_rows(ein_ctx *ctx, ein__val m, const int64_t *size) {
+    int64_t rows = size[0] * size[1] * size[2], cols = ctx->value[m.i].shape.d[1];
+    int64_t below = size[1] * size[0], box[3] = {rows, cols};
+    bool two = random_in(0, 1);
+    ein__ix high, low, at[2];
+    if (two) box[0] = size[2], box[1] = below, box[2] = cols;
+    ein__ix it = ein__ix_iter(ctx, 0, box[0]);
+    high = two ? it : ein__ix_floordiv(ctx, it, below);
+    low = two ? ein__ix_iter(ctx, 1, below) : ein__ix_mod(ctx, it, below);
+    // size[0] * size[1] numbers, the digits of which change places.
+    low = ein__ix_add(ctx, ein__ix_scale(ctx, ein__ix_mod(ctx, low, size[0]), size[1]),
+                      ein__ix_floordiv(ctx, low, size[0]));
+    at[0] = ein__ix_add(ctx, ein__ix_scale(ctx, low, size[2]), high);
+    at[1] = ein__ix_iter(ctx, two ? 2 : 1, cols);
+    ein__val y =
+        new_scope(ctx, "y", EIN__R_NONE, two ? 3 : 2, 0, box, ein__ex_read(ctx, m, 2.5, at, 2));
+    ein__val root = y;
+    bool alone = random_in(0, 1);
+    ctx->numbering = true;
+    bool made = y.i && (alone ? ein__take_numbers_apart(ctx, &root, 1)
+                              : ein__take_apart(ctx, &root, 1, false));
+    return made && root.i != y.i ? (sides){y, root} : NO_SIDES;
+}
+
 // A product whose rows are read by digits, a map over it, and one that takes the rows apart,
 // perhaps beyond their end.
 static sides law_apart(ein_ctx *ctx, ein__val unused) {
@@ -41,6 +67,7 @@ static sides law_apart(ein_ctx *ctx, ein__val unused) {
     if (random_in(0, 1)) body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_idx(ctx, at[0]));
     ein__val m = map_of(ctx, "m", &(ein__scope){.nt = 2, .n = {n[0], n[1]}}, body);
     if (!m.i) return NO_SIDES;
+    if (random_in(0, 2) == 0) return shuffled_rows(ctx, m, size);
     box[0] = size[0] + random_in(0, 1), box[1] = below, box[2] = cols;
     at[0] = ein__ix_scale(ctx, ein__ix_iter(ctx, 0, box[0]), below);
     at[0] = ein__ix_add(ctx, at[0], ein__ix_iter(ctx, 1, below));

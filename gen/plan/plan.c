@@ -528,7 +528,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
     if (!ein__prepare_calls(ctx, root, nroot) ||
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
-        !ein__prepare_maps(ctx, root, nroot))
+        !ein__take_numbers_apart(ctx, root, nroot) || !ein__prepare_maps(ctx, root, nroot))
         return false;
     if (ctx->desc.math == EIN_MATH_FP16) {
         if (!ein__store_types(ctx, root, nroot)) return false;
@@ -634,13 +634,28 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
     return ein__build_again(ctx, other, nroot, &ctx->unended, build);
 }
 
+static bool ein__build_derived_rows(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__build_rows(ctx, root, nroot, ein__build_loads);
+}
+
+// The same for the derived program, with what is read at numbers of digits (apart.c) as it is or,
+// if that makes a better plan, taken apart.
+static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->numbers = false;
+    if (!ein__build_derived_rows(ctx, root, nroot)) return false;
+    if (!ctx->numbers) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_derived_rows);
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_rows(ctx, root, nroot, ein__build_loads);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;

@@ -7,6 +7,10 @@
 // Dimensions that iterators connect, V[.., i, ..] = f(W[.., i, ..]), are one group, taken apart
 // together. All that a group meets elsewhere, inputs and outputs, sums, reads at other places,
 // stays as it is and must see no digit that it did not see before.
+//
+// What is read at a number of digits, M[c,y,x] = V[4 * c + 2 * (y % 2) + x % 2, y / 2, x / 2] as
+// pixels are shuffled and patches put together, can be stored where M is once that dimension is
+// taken apart, and M is a view of it.
 
 enum {
     EIN__APART_TRIES = 4,   // divisors that one group is tried with
@@ -28,6 +32,9 @@ typedef struct ein__apart {
     ein__apart_dim *dim;  // by number; both stb_ds arrays
     ein__val *now;        // by value id: taken apart; stb_ds array
     bool sums;            // iterators of sums are dimensions too
+    bool digits;          // iterators read by digits are taken apart
+    bool numbers;         // and what is read at numbers of digits
+    bool alone;           // what contractions read stays as it is
     ein__pass *pass;
 } ein__apart;
 
@@ -55,6 +62,13 @@ static int64_t ein__apart_by(const ein__apart *a, ein__val v, uint32_t k) {
 
 // ------------------------------------------------------------------------------------ groups
 
+// Another divisor of group `g`, of dimensions of `extent`.
+static void ein__apart_offer(ein__apart_dim *g, int64_t by, int64_t extent) {
+    bool known = by == 1 || by == extent || g->n == EIN__APART_TRIES || g->stays;
+    for (int i = 0; i < g->n; i++) known |= g->by[i] == by;
+    if (!known) g->by[g->n++] = by;
+}
+
 // The divisors of digits that `ix` takes from iterators of `v`.
 static void ein__apart_digits(ein__apart *a, ein__val v, const ein__scope *s, ein__ix ix) {
     ein_ctx *ctx = a->ctx;
@@ -67,25 +81,53 @@ static void ein__apart_digits(ein__apart *a, ein__val v, const ein__scope *s, ei
         ein__apart_digits(a, v, s, (ein__ix){atom->ix});
         if (!ein__read_digit(ctx, s, atom, &slot, &scale, &size)) continue;
         ein__apart_dim *g = ein__apart_group(a, v, slot);
-        const int64_t by[] = {scale, scale * size};
-        for (int k = 0; g && k < 2; k++) {
-            bool known = by[k] == 1 || by[k] == s->n[slot] || g->n == EIN__APART_TRIES || g->stays;
-            for (int i = 0; i < g->n; i++) known |= g->by[i] == by[k];
-            if (!known) g->by[g->n++] = by[k];
-        }
+        if (!g) continue;
+        ein__apart_offer(g, scale, s->n[slot]);
+        ein__apart_offer(g, scale * size, s->n[slot]);
+    }
+}
+
+// Whether `f`, of a dimension of `extent`, is a number of digits of the iterators of `s`, not all
+// of which are iterators: no view is such, unless the dimension is taken apart where `unit[]` has
+// it.
+static bool ein__is_of_digits(ein_ctx *ctx, const ein__scope *s, ein__ix ix, int64_t extent,
+                              int64_t *unit) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    ein__digits_read found[EIN__MAX_ITERS];
+    ein__ix map[EIN__MAX_ITERS], it = ein__ix_iter(ctx, 0, extent);
+    bool digits = false;
+    memset(found, 0, sizeof found);
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++) map[i] = ein__ix_const(ctx, 0);
+    for (uint32_t t = 0; t < f->n; t++) {
+        digits |= ein__atom_get(ctx, f->t[t].atom)->kind != EIN__ITER;
+        unit[t] = f->t[t].k;
+    }
+    return f->n > 1 && digits && ein__invert_subscript(ctx, s, f, it, extent, found, map);
+}
+
+// The divisors that take a number of digits apart at which `e` reads.
+static void ein__apart_numbers(ein__apart *a, const ein__scope *s, const ein__expr *e) {
+    int64_t unit[EIN__MAX_ITERS];
+    for (uint32_t k = 0; k < e->nix; k++) {
+        ein__apart_dim *g = ein__apart_group(a, (ein__val){e->val}, k);
+        int64_t n = a->ctx->value[e->val].shape.d[k];
+        if (!g || !ein__is_of_digits(a->ctx, s, e->ix[k], n, unit)) continue;
+        for (uint32_t t = 0; t < ein__ix_get(a->ctx, e->ix[k])->n; t++)
+            ein__apart_offer(g, unit[t], n);
     }
 }
 
 static void ein__apart_find(ein__apart *a, ein__val v, const ein__scope *s, ein__ex ex) {
     const ein__expr *e = ein__ex_get(a->ctx, ex);
-    for (uint32_t i = 0; i < e->nix; i++) ein__apart_digits(a, v, s, e->ix[i]);
+    if (a->numbers && e->op == EIN__X_READ) ein__apart_numbers(a, s, e);
+    for (uint32_t i = 0; i < e->nix && a->digits; i++) ein__apart_digits(a, v, s, e->ix[i]);
     for (uint32_t i = 0; i < e->nkid; i++) ein__apart_find(a, v, s, e->kid[i]);
 }
 
 // Connects the dimensions of `v` with those that it reads by their iterators.
 static void ein__apart_connect(ein__apart *a, ein__val v, const ein__scope *s) {
     const ein__ex *reads = ein__ex_reads(a->ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !(a->alone && s->reduce != EIN__R_NONE); i++) {
         const ein__expr *e = ein__ex_get(a->ctx, reads[i]);
         for (uint32_t k = 0, slot; k < e->nix; k++) {
             ein__apart_dim *of = ein__apart_group(a, (ein__val){e->val}, k), *g;
@@ -132,7 +174,7 @@ static void ein__apart_begin(ein__apart *a, const ein__val *root, int nroot) {
         for (ptrdiff_t i = 0; i < arrlen(a->order); i++) {
             ein__val v = a->order[i];
             const ein__scope *s = ein__scope_of(ctx, v);
-            if (a->first[v.i] < 0) continue;
+            if (!s || (a->first[v.i] < 0 && step < 2)) continue;
             if (step == 0) ein__apart_connect(a, v, s);
             if (step == 1) ein__apart_keep(a, v, s);
             if (step == 2) ein__apart_find(a, v, s, s->body);
@@ -205,8 +247,12 @@ static void ein__apart_weigh_all(ein__apart *a, ein__val v, const ein__apart_slo
     const ein__expr *e = ein__ex_get(a->ctx, ex);
     bool read = e->op == EIN__X_READ;
     for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t unit[EIN__MAX_ITERS], n = read ? a->ctx->value[e->val].shape.d[k] : 0;
         ein__apart_dim *of = read ? ein__apart_group(a, (ein__val){e->val}, k) : NULL;
         ein__apart_weigh(a, v, z, e->ix[k], of);
+        if (of && of->n && a->numbers &&
+            ein__is_of_digits(a->ctx, ein__scope_of(a->ctx, v), e->ix[k], n, unit))
+            of->better = true;
     }
     for (uint32_t k = 0; k < e->nkid; k++) ein__apart_weigh_all(a, v, z, e->kid[k]);
 }
@@ -293,16 +339,19 @@ static bool ein__apart_any(const ein__apart *a, bool sums) {
     return any;
 }
 
-// Takes dimensions of the program under `root` apart, with `sums` those of sums too; ctx->parts
-// tells whether there were such.
-static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, bool sums) {
+// Takes dimensions of the program under `root` apart by what `how` has; `*parts` tells whether
+// there were such.
+static bool ein__apart_rounds(ein_ctx *ctx, ein__val *root, int nroot, ein__apart how,
+                              bool *parts) {
     bool ok = true, any = true;
     for (int round = 0; round < EIN__APART_ROUNDS && ok && any; round++) {
-        ein__apart a = {.ctx = ctx, .order = ein__live(ctx, root, nroot), .sums = sums};
+        ein__apart a = how;
+        a.ctx = ctx;
+        a.order = ein__live(ctx, root, nroot);
         ein__apart_begin(&a, root, nroot);
         while (!ein__apart_settle(&a) && !ctx->status) continue;
         any = ein__apart_any(&a, false);
-        ctx->parts |= ein__apart_any(&a, sums);
+        *parts |= ein__apart_any(&a, a.sums);
         ok = !ctx->status && (!any || ein__run_pass_for(ctx, root, nroot, ein__rebuild_apart, &a));
         arrfree(a.order);
         arrfree(a.first);
@@ -310,4 +359,22 @@ static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, bool sums) 
         arrfree(a.now);
     }
     return ok;
+}
+
+// Takes dimensions of the program under `root` apart, with `sums` those of sums too; ctx->parts
+// tells whether there were such.
+static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, bool sums) {
+    ein__apart how = {.sums = sums, .digits = true, .numbers = !sums};
+    return ein__apart_rounds(ctx, root, nroot, how, &ctx->parts);
+}
+
+// The same where steps are about to be made of what was derived: of what is read at numbers of
+// digits, and for whoever computes it alone. ctx->numbers tells whether there were such;
+// ctx->numbering: they are taken apart.
+static bool ein__take_numbers_apart(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__apart how = {.numbers = true, .alone = true};
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    if (ctx->desc.form || !ein__rule_on(ctx, EIN__RULE_APART)) return true;
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    return ein__apart_rounds(ctx, ctx->numbering ? root : other, nroot, how, &ctx->numbers);
 }

@@ -268,17 +268,33 @@ typedef struct ein__norm_product {
     uint32_t rows;
 } ein__norm_product;
 
-// Whether `read` reads all of its value at iterators of its own, each once; `*used` gets them.
+// Whether `ix` is a number of iterators of `s` that takes all values below `n`, each once and at
+// one place alone; `*used` gets them.
+static bool ein__norm_number(ein_ctx *ctx, const ein__scope *s, ein__ix ix, int64_t n,
+                             uint32_t *used) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int64_t unit = 1;
+    if (f->c || f->q != 1) return false;
+    for (uint32_t found = 0; found < f->n; found++) {
+        uint32_t t = 0;
+        while (t < f->n && f->t[t].k != unit) t++;
+        if (t == f->n) return false;
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        if (a->kind != EIN__ITER || (*used >> a->slot & 1)) return false;
+        *used |= 1u << a->slot;
+        unit *= s->n[a->slot];
+    }
+    return unit == n;
+}
+
+// Whether `read` reads all of its value at iterators of its own, each once, or numbers of these;
+// `*used` gets them.
 static bool ein__norm_bare(ein_ctx *ctx, const ein__scope *s, const ein__expr *read,
                            uint32_t *used) {
     *used = 0;
     for (uint32_t k = 0; k < read->nix; k++) {
-        uint32_t slot;
-        int64_t n = ctx->value[read->val].shape.d[k], c;
-        if (n == 1 && ein__ix_is_const(ctx, read->ix[k], &c) && c == 0) continue;
-        if (!ein__ix_is_iter(ctx, read->ix[k], &slot) || s->n[slot] != n || (*used >> slot & 1))
-            return false;
-        *used |= 1u << slot;
+        int64_t n = ctx->value[read->val].shape.d[k];
+        if (!ein__norm_number(ctx, s, read->ix[k], n, used)) return false;
     }
     return true;
 }
@@ -336,7 +352,6 @@ static ein__ex ein__norm_weights(ein__normer *z, const ein__norm_product *p, ein
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     int64_t n[EIN__MAX_ITERS];
     int nt = 0, ns = 0;
-    uint32_t slot;
     double one;
     if (!sum && p->alpha == 1 && ein__ex_is_const(ctx, col, &one) && one == 1) return w;
     // What only converts is not to round twice.
@@ -346,12 +361,14 @@ static ein__ex ein__norm_weights(ein__normer *z, const ein__norm_product *p, ein
     for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t k = 0; k < p->w->nix; k++) {
-            if (!ein__ix_is_iter(ctx, p->w->ix[k], &slot)) continue;
-            if ((sum && slot >= s->nt) != (pass == 1)) continue;
-            n[nt + ns] = s->n[slot];
-            map[slot] = ein__ix_iter(ctx, (uint32_t)(nt + ns), s->n[slot]);
-            if (pass) ns++;
-            else back[nt++] = p->w->ix[k];
+            uint32_t used = ein__ix_uses(ctx, p->w->ix[k]);
+            for (uint32_t slot = 0; used >> slot; slot++) {
+                if (!(used >> slot & 1) || (sum && slot >= s->nt) != (pass == 1)) continue;
+                n[nt + ns] = s->n[slot];
+                map[slot] = ein__ix_iter(ctx, (uint32_t)(nt + ns), s->n[slot]);
+                if (pass) ns++;
+                else back[nt++] = ein__ix_iter(ctx, slot, s->n[slot]);
+            }
         }
     w = w.i ? ein__ex_subst(ctx, w, map, (int)(s->nt + s->ns)) : w;
     ein__val v = ein__norm_value(z, name, sum ? EIN__R_SUM : EIN__R_NONE, nt, ns, n, w);
