@@ -477,7 +477,13 @@ typedef struct ein__norm {
 // products of sums as sums of products (rule_distribute.c).
 // Dimensions that number two others: as they are, taken apart, those of sums too (apart.c).
 typedef enum { EIN__NUMBERED, EIN__APART, EIN__APART_SUMS, EIN__APARTS } ein__apartness;
-typedef enum { EIN__AS_FOLDED, EIN__TIGHTENED, EIN__DISTRIBUTED, EIN__VARIANTS } ein__variant;
+typedef enum {
+    EIN__AS_FOLDED,
+    EIN__TIGHTENED,
+    EIN__REPEATED,
+    EIN__DISTRIBUTED,
+    EIN__VARIANTS
+} ein__variant;
 
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
@@ -516,6 +522,7 @@ typedef enum {
     EIN__RULE_DIGITS,
     EIN__RULE_POINT,
     EIN__RULE_PHASES,
+    EIN__RULE_WINDOWS,
     EIN__RULE_TAPS,
     EIN__RULE_PARTS,
     EIN__RULE_BORDER,
@@ -534,6 +541,7 @@ typedef enum {
     EIN__RULE_APART,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
+    EIN__RULE_REPEATS,
     EIN__RULE_DISTRIBUTE,
     EIN__RULE_COLLECT,
     EIN__RULE_MERGE,
@@ -598,7 +606,7 @@ struct ein_ctx {
     } * calls;                   // sh map: library calls priced, where ein_desc.probe asks for it
     bool more_calls;             // some of them are other contexts'
     struct ein__search *search;  // problems derived so far (search.c)
-    uint32_t rule_mask;          // by ein__rule_id: rules that are on
+    uint64_t rule_mask;          // by ein__rule_id: rules that are on
     bool online;                 // softmax between two products is computed with them (attention.c)
     bool taking;                 // row operations may be taken into products ...
     bool whole;                  // ... whose terms are therefore not parted (split.c) ...

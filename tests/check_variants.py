@@ -49,6 +49,18 @@ y = Conv(c, k; strides=2, group=%(c)d)
 """
 
 
+# A picture enlarged by repetition, perhaps with something behind it, and a window over it.
+ENLARGED = """ein 1
+model enlarged
+input x: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+weight k: f32[%(f)d,%(c)d,%(r)d,%(r)d] = randn(std=0.1)
+output y
+a[n,c,i,j] = x[n,c,i/%(p)d,j/%(q)d] where i in 0:%(h)d*%(p)d, j in 0:%(w)d*%(q)d
+b = %(op)s(a)
+y = Conv(b, k; pads=%(r)d/2)
+"""
+
+
 def run(folder, text, *options):
     """(what the plan is made by, its kernels of maps, what went wrong) of a model; the plan is
     proved."""
@@ -96,11 +108,27 @@ def check_padded(checks, folder):
             checks.check(name + ": ones stay", not why and TIGHTEN not in by, by or why)
 
 
+def check_enlarged(checks, folder):
+    for sizes in (dict(n=1, c=256, f=192, h=32, w=40, r=3, p=2, q=2, op="Identity"),
+                  dict(n=4, c=130, f=96, h=17, w=24, r=5, p=3, q=2, op="Tanh"),
+                  dict(n=8, c=512, f=256, h=16, w=16, r=1, p=2, q=4, op="Relu")):
+        for options in ([], ["--math", "fp16"], ["--libs", "none"]):
+            took = []
+            for rules in ([], ["--rules=-repeats"]):
+                why = run(folder, ENLARGED % sizes, *options, *rules)[2]
+                with open(os.path.join(folder, "m.cu"), encoding="utf-8") as file:
+                    found = re.search(r"^// plan .* ([\d.]+) us estimated", file.read(), re.M)
+                took.append(float(found.group(1)))
+            name = "enlarged %s %s" % (sorted(sizes.items()), " ".join(options))
+            checks.check(name, not why and took[0] < 0.9 * took[1], "%s %s" % (took, why))
+
+
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         check_steps(checks, folder)
         check_padded(checks, folder)
+        check_enlarged(checks, folder)
     return checks.finish()
 
 

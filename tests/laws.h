@@ -439,63 +439,6 @@ static sides law_prefix(ein_ctx *ctx, ein__val unused) {
     return (sides){v, w};
 }
 
-// sum(k) W[f,k] U[k,h], U where the result is or a place beside it.
-static ein__val weighed(ein_ctx *ctx, ein__ex w, const int64_t *n, int64_t beside) {
-    ein__shape shape = {.rank = 2, .d = {n[2], n[1]}};
-    ein__val u = ein__val_new(ctx, "u", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
-    ein__ix ix[2] = {ein__ix_iter(ctx, 2, n[2]),
-                     ein__ix_addc(ctx, ein__ix_iter(ctx, 1, n[1]), beside)};
-    ein__ex body = ein__ex_binary(ctx, EIN__MUL, w, ein__ex_read(ctx, u, 0, ix, 2));
-    return new_scope(ctx, "f", EIN__R_SUM, 2, 1, n, body);
-}
-
-static ein__ex weights_of(ein_ctx *ctx, const int64_t *n, const int *slot, int rank) {
-    ein__ex w = factor_read(ctx, n, slot, rank);
-    if (w.i && ein__ex_get(ctx, w)->op == EIN__X_READ)
-        ctx->value[ein__ex_get(ctx, w)->val].weight_only = true;
-    return w;
-}
-
-// A product with windows on a product, with its weight made of both weights.
-static sides law_distribute(ein_ctx *ctx, ein__val unused) {
-    static const int in_w[] = {0, 2}, in_p[] = {0, 2, 3};
-    int64_t inner[3] = {random_in(2, 5), random_in(2, 6), random_in(2, 4)};
-    int64_t outer[4] = {random_in(2, 5), random_in(2, 5), inner[0], random_in(2, 3)};
-    ein__ex w = weights_of(ctx, inner, in_w, 2), p = weights_of(ctx, outer, in_p, 3);
-    ein__val f = weighed(ctx, w, inner, random_in(0, 2) ? 0 : random_in(-1, 1));
-    (void)unused;
-    if (!f.i || !p.i) return NO_SIDES;
-    ein__ix row = ein__ix_scale(ctx, ein__ix_iter(ctx, 1, outer[1]), random_in(1, 2));
-    row = ein__ix_add(ctx, row, ein__ix_iter(ctx, 3, outer[3]));
-    ein__ix ix[2] = {ein__ix_iter(ctx, 2, outer[2]), ein__ix_addc(ctx, row, random_in(-2, 1))};
-    ein__ex body = ein__ex_binary(ctx, EIN__MUL, p, ein__ex_read(ctx, f, 0, ix, 2));
-    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 2, 2, outer, body);
-    ein__pass z = {.ctx = ctx, .self = v};
-    ein__scope made;
-    bool is = v.i && ein__rule_compose(&z, v, f, &made);
-    arrfree(z.by_scope);
-    return is ? (sides){v, scope_value(ctx, "made", &made)} : NO_SIDES;
-}
-
-// A sum of products, some of them with one weight and some as often as two.
-static sides law_collect(ein_ctx *ctx, ein__val unused) {
-    static const int in_w[] = {0, 2};
-    int64_t n[3] = {random_in(8, 10), random_in(1, 4), random_in(1, 4)};
-    ein__ex w[2] = {weights_of(ctx, n, in_w, 2), weights_of(ctx, n, in_w, 2)}, sum = {0};
-    ein__ix at[2] = {ein__ix_iter(ctx, 0, n[0]), ein__ix_iter(ctx, 1, n[1])};
-    (void)unused;
-    for (int64_t i = random_in(2, 4); i > 0; i--) {
-        ein__val f = weighed(ctx, w[random_in(0, 3) ? 0 : 1], n, random_in(0, 3) ? 0 : 1);
-        ein__ex read = f.i ? ein__ex_read(ctx, f, 0, at, 2) : (ein__ex){0};
-        if (!read.i) return NO_SIDES;
-        sum = ein__add_scaled(ctx, sum, (double)random_in(1, 3) - 2.5, read);
-        if (!random_in(0, 2)) sum = ein__ex_binary(ctx, EIN__SUB, sum, read);
-    }
-    ein__val v = new_scope(ctx, "m", EIN__R_NONE, 2, 0, n, sum), root = v;
-    bool ok = v.i && ein__run_pass(ctx, &root, 1, ein__rebuild_collected);
-    return ok && root.i != v.i ? (sides){v, root} : NO_SIDES;
-}
-
 // Contractions with one operand in common, merged; each merge that is priced is checked on the way.
 // It derives both, so one scope in four does.
 static sides law_merge(ein_ctx *ctx, ein__val v) {
@@ -877,6 +820,7 @@ static sides law_norm(ein_ctx *ctx, ein__val v) {
 }
 
 #include "laws_apart.h"
+#include "laws_weights.h"
 
 // ------------------------------------------------------------------------------------ all of them
 
@@ -896,5 +840,6 @@ static const law laws[] = {
     {EIN__RULE_FACTORS, law_factors},       {EIN__RULE_TURN, law_turn},
     {EIN__RULE_ROUNDS, law_rounds},         {EIN__RULE_DISTRIBUTE, law_distribute},
     {EIN__RULE_COLLECT, law_collect},       {EIN__RULE_APART, law_apart},
+    {EIN__RULE_REPEATS, law_repeats},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

@@ -113,15 +113,21 @@ typedef struct ein__slidings {
     uint32_t in_data, in_filter;
 } ein__slidings;
 
-// Whether form `f` is x + y + c, x traversal and y summed.
-static bool ein__is_window(const ein_ctx *ctx, const ein__scope *s, const ein__index *f,
+// Whether form `f` is x + y + e, x traversal and y summed, and e of what the filter depends on too,
+// as of phases.
+static bool ein__is_window(const ein_ctx *ctx, const ein__slidings *z, const ein__index *f,
                            ein__sliding *w) {
-    if (f->n != 2 || f->q != 1 || f->t[0].k != 1 || f->t[1].k != 1) return false;
-    const ein__atom *a = ein__atom_get(ctx, f->t[0].atom), *b = ein__atom_get(ctx, f->t[1].atom);
-    if (a->kind != EIN__ITER || b->kind != EIN__ITER) return false;
-    w->x = a->slot < b->slot ? a->slot : b->slot;
-    w->y = a->slot < b->slot ? b->slot : a->slot;
-    return w->x < s->nt && w->y >= s->nt;
+    int x = 0, y = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind != EIN__ITER) return false;
+        bool sum = a->slot >= z->s->nt;
+        if (!sum && z->in_filter >> a->slot & 1) continue;
+        if (f->t[i].k != 1) return false;
+        *(sum ? &w->y : &w->x) = a->slot;
+        *(sum ? &y : &x) += 1;
+    }
+    return f->q == 1 && x == 1 && y == 1;
 }
 
 // Finds the windows of the data factor. False when there are none, when another form mixes
@@ -134,7 +140,7 @@ static bool ein__find_windows(const ein_ctx *ctx, ein__slidings *z) {
     for (uint32_t k = 0; k < z->data->nix; k++) {
         ein__sliding w;
         uint32_t uses = ein__ix_uses(ctx, z->data->ix[k]);
-        bool window = ein__is_window(ctx, s, ein__ix_get(ctx, z->data->ix[k]), &w);
+        bool window = ein__is_window(ctx, z, ein__ix_get(ctx, z->data->ix[k]), &w);
         if (ein__ix_has_gather(ctx, z->data->ix[k]) || uses & (z->x | z->y)) return false;
         if (!window && uses & sums && uses & ~sums) return false;
         if (!window) continue;

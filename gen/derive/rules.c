@@ -46,6 +46,9 @@ static const ein__rule ein__rules[] = {
     // the same, E = L + q*a + b: p is a function of b
     [EIN__RULE_PHASES] = {"phases", "one-point rule by phases", EIN__BY_SEARCH, ein__rule_phases,
                           .quota = 20, .towards = EIN__TO_NONE},
+    // V[b,x] = sum(y) a[x + e(b) + y] w[b,y] is Z[b, x + e(b)], Z[b,X] = sum(y) a[X + y] w[b,y]
+    [EIN__RULE_WINDOWS] = {"windows", "windows of phases as one", EIN__BY_SEARCH, ein__rule_windows,
+                           .quota = 20, .towards = EIN__TO_CONV},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
     [EIN__RULE_TAPS] = {"taps", "summation splitting by digits", EIN__BY_SEARCH, ein__rule_taps,
                         .quota = 100, .towards = EIN__TO_CONV},
@@ -99,6 +102,9 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(y) q[(x + y) / d] w[y] at x = P * X + t is sum(u) q[X + u] w'[t,u]: ein__share_repeats
+    [EIN__RULE_REPEATS] = {"repeats", "operands that repeat, by phases", EIN__ON_PROGRAM,
+                           .apply = NULL},
     // sum(y) P (X + F) is sum(y) P X + sum(y) P F: ein__distribute
     [EIN__RULE_DISTRIBUTE] = {"distribute", "distribution over a sum", EIN__ON_PROGRAM,
                               .apply = NULL},
@@ -135,13 +141,14 @@ static int ein__rule_named(const char *name, size_t n) {
 // The rules that are on. `names`, separated by commas: of the rules of search and of merging just
 // these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
 // context's error for a name that is none, and for one that cannot be left out.
-EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0, all = (uint32_t)(((uint64_t)1 << EIN__NRULES) - 1), kept = 0;
+EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
+    const uint64_t one = 1, all = (one << EIN__NRULES) - 1;
+    uint64_t mask = 0, kept = 0;
     if (!names) return all;
     bool without = *names == '-';
     names += without;
     for (int r = 0; r < EIN__NRULES; r++)
-        if (ein__rules[r].kind != EIN__BY_SEARCH && r != EIN__RULE_MERGE) kept |= 1u << r;
+        if (ein__rules[r].kind != EIN__BY_SEARCH && r != EIN__RULE_MERGE) kept |= one << r;
     while (*names) {
         size_t n = strcspn(names, ",");
         int found = ein__rule_named(names, n);
@@ -151,7 +158,7 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
                        (int)(n & 63), names);
             return 0;
         }
-        mask |= 1u << found;
+        mask |= one << found;
         names += n + (names[n] == ',');
     }
     return without ? all & ~mask : mask | kept;

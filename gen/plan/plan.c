@@ -744,6 +744,7 @@ static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
     *changed = false;
     switch (ctx->variant) {
     case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
+    case EIN__REPEATED: return ein__share_repeats(ctx, root, nroot, changed);
     case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
     case EIN__AS_FOLDED:
     case EIN__VARIANTS: break;

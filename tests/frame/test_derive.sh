@@ -95,6 +95,10 @@ fault 'a multiple lost beside a digit' derive/rule_digits.c \
     's/g->whole\[i\] = ein__ix_add(ctx, ein__ix_scale/(void)ein__ix_add(ctx, ein__ix_scale/' 1150
 fault 'the wrong phase of a denominator' derive/rule_point.c \
     's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
+fault 'phases at a window that begins where the first one does' derive/rule_windows.c \
+    's/ein__ix_addc(ctx, rest, least)/rest/'
+fault 'phases of what repeats all in one place' derive/rule_repeats.c \
+    's/ein__ix_mod(ctx, it, r->phases), &r->t/ein__ix_mod(ctx, it, 1), \&r->t/'
 fault 'a block of taps at the wrong place' derive/rule_taps.c \
     's/ix\[n++\] = ein__ix_addc(ctx, at, -b\[a\]\.lo);/ix[n++] = at;/'
 fault 'an operand that loses its last place' derive/rule_tighten.c \

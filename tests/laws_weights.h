@@ -1,0 +1,110 @@
+// Laws of products of weights: distributed over what they multiply, collected (rule_distribute.c),
+// and shared by what repeats (rule_repeats.c). Included by laws.h.
+
+// sum(k) W[f,k] U[k,h], U where the result is or a place beside it.
+static ein__val weighed(ein_ctx *ctx, ein__ex w, const int64_t *n, int64_t beside) {
+    ein__shape shape = {.rank = 2, .d = {n[2], n[1]}};
+    ein__val u = ein__val_new(ctx, "u", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    ein__ix ix[2] = {ein__ix_iter(ctx, 2, n[2]),
+                     ein__ix_addc(ctx, ein__ix_iter(ctx, 1, n[1]), beside)};
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, w, ein__ex_read(ctx, u, 0, ix, 2));
+    return new_scope(ctx, "f", EIN__R_SUM, 2, 1, n, body);
+}
+
+static ein__ex weights_of(ein_ctx *ctx, const int64_t *n, const int *slot, int rank) {
+    ein__ex w = factor_read(ctx, n, slot, rank);
+    if (w.i && ein__ex_get(ctx, w)->op == EIN__X_READ)
+        ctx->value[ein__ex_get(ctx, w)->val].weight_only = true;
+    return w;
+}
+
+// A product with windows on a product, with its weight made of both weights.
+static sides law_distribute(ein_ctx *ctx, ein__val unused) {
+    static const int in_w[] = {0, 2}, in_p[] = {0, 2, 3};
+    int64_t inner[3] = {random_in(2, 5), random_in(2, 6), random_in(2, 4)};
+    int64_t outer[4] = {random_in(2, 5), random_in(2, 5), inner[0], random_in(2, 3)};
+    ein__ex w = weights_of(ctx, inner, in_w, 2), p = weights_of(ctx, outer, in_p, 3);
+    ein__val f = weighed(ctx, w, inner, random_in(0, 2) ? 0 : random_in(-1, 1));
+    (void)unused;
+    if (!f.i || !p.i) return NO_SIDES;
+    ein__ix row = ein__ix_scale(ctx, ein__ix_iter(ctx, 1, outer[1]), random_in(1, 2));
+    row = ein__ix_add(ctx, row, ein__ix_iter(ctx, 3, outer[3]));
+    ein__ix ix[2] = {ein__ix_iter(ctx, 2, outer[2]), ein__ix_addc(ctx, row, random_in(-2, 1))};
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, p, ein__ex_read(ctx, f, 0, ix, 2));
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 2, 2, outer, body);
+    ein__pass z = {.ctx = ctx, .self = v};
+    ein__scope made;
+    bool is = v.i && ein__rule_compose(&z, v, f, &made);
+    arrfree(z.by_scope);
+    return is ? (sides){v, scope_value(ctx, "made", &made)} : NO_SIDES;
+}
+
+// A sum of products, some of them with one weight and some as often as two.
+static sides law_collect(ein_ctx *ctx, ein__val unused) {
+    static const int in_w[] = {0, 2};
+    int64_t n[3] = {random_in(8, 10), random_in(1, 4), random_in(1, 4)};
+    ein__ex w[2] = {weights_of(ctx, n, in_w, 2), weights_of(ctx, n, in_w, 2)}, sum = {0};
+    ein__ix at[2] = {ein__ix_iter(ctx, 0, n[0]), ein__ix_iter(ctx, 1, n[1])};
+    (void)unused;
+    for (int64_t i = random_in(2, 4); i > 0; i--) {
+        ein__val f = weighed(ctx, w[random_in(0, 3) ? 0 : 1], n, random_in(0, 3) ? 0 : 1);
+        ein__ex read = f.i ? ein__ex_read(ctx, f, 0, at, 2) : (ein__ex){0};
+        if (!read.i) return NO_SIDES;
+        sum = ein__add_scaled(ctx, sum, (double)random_in(1, 3) - 2.5, read);
+        if (!random_in(0, 2)) sum = ein__ex_binary(ctx, EIN__SUB, sum, read);
+    }
+    ein__val v = new_scope(ctx, "m", EIN__R_NONE, 2, 0, n, sum), root = v;
+    bool ok = v.i && ein__run_pass(ctx, &root, 1, ein__rebuild_collected);
+    return ok && root.i != v.i ? (sides){v, root} : NO_SIDES;
+}
+
+// ------------------------------------------------------------------------------------ repeats
+
+// The map: a read, or more, of `x` at quotients of its iterators by divisors[].
+static ein__val repeating_map(ein_ctx *ctx, const ein__shape *x, const int64_t *by) {
+    ein__val v = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, x, EIN__F32, -1);
+    ein__ix at[2];
+    int64_t box[2];
+    for (int k = 0; k < 2; k++) {
+        // Now and then not the whole of it, or more, which is no repetition of all.
+        box[k] = x->d[k] * by[k] + (random_in(0, 9) ? 0 : random_in(0, 1));
+        at[k] = ein__ix_floordiv(ctx, ein__ix_iter(ctx, (uint32_t)k, box[k]), by[k]);
+    }
+    ein__ex body = ein__ex_read(ctx, v, 0, at, 2);
+    if (random_in(0, 2) == 0) body = ein__ex_unary(ctx, EIN__SQUARE, body);
+    if (random_in(0, 2) == 0)
+        body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_idx(ctx, at[random_in(0, 1)]));
+    if (random_in(0, 9) == 0)
+        body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_idx(ctx, ein__ix_iter(ctx, 0, box[0])));
+    return new_scope(ctx, "p", EIN__R_NONE, 2, 0, box, body);
+}
+
+static sides law_repeats(ein_ctx *ctx, ein__val unused) {
+    static const int in_w[] = {2, 3, 4};
+    // h, f and g; r and c: p[.. h .. r .., .. g .. c ..] w[f,r,c] or w[r,c]
+    int64_t n[5] = {random_in(1, 8), random_in(1, 5), random_in(1, 3), random_in(1, 4),
+                    random_in(1, 4)};
+    int64_t by[2] = {random_in(1, 4), random_in(1, 3)};
+    ein__shape shape = {.rank = 2, .d = {random_in(1, 4), random_in(1, 4)}};
+    ein__val p = repeating_map(ctx, &shape, by), root;
+    int fewer = (int)random_in(0, 1);
+    ein__ex w = weights_of(ctx, n, in_w + fewer, 3 - fewer);
+    (void)unused;
+    if (!p.i) return NO_SIDES;
+    ein__ix at[2];
+    for (uint32_t k = 0; k < 2; k++) {
+        ein__ix h = ein__ix_iter(ctx, k, n[k]), r = ein__ix_iter(ctx, 3 + k, n[3 + k]);
+        int64_t a = random_in(1, 3), b = random_in(-2, 2);
+        if (random_in(0, 1)) a = b = 1;
+        at[k] = ein__ix_add(ctx, ein__ix_scale(ctx, h, random_in(0, 5) ? a : -a),
+                            ein__ix_scale(ctx, r, b));
+        at[k] = ein__ix_addc(ctx, at[k], random_in(-3, 3));
+    }
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, p, 0, at, 2), w);
+    if (random_in(0, 3) == 0) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, 1.5), body);
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 3, 2, n, body);
+    bool changed = false;
+    root = v;
+    bool made = v.i && ein__share_repeats(ctx, &root, 1, &changed);
+    return made && changed ? (sides){v, root} : NO_SIDES;
+}
