@@ -480,7 +480,7 @@ typedef enum { EIN__NUMBERED, EIN__APART, EIN__APART_SUMS, EIN__APARTS } ein__ap
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
-    EIN__REPEATED,
+    EIN__FEWER_TERMS,
     EIN__DISTRIBUTED,
     EIN__VARIANTS
 } ein__variant;
@@ -541,6 +541,7 @@ typedef enum {
     EIN__RULE_APART,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
+    EIN__RULE_LINEAR,
     EIN__RULE_REPEATS,
     EIN__RULE_DISTRIBUTE,
     EIN__RULE_COLLECT,

@@ -61,6 +61,33 @@ y = Conv(b, k; pads=%(r)d/2)
 """
 
 
+# Features of several sizes, interpolated, side by side, projected.
+PYRAMID = """ein 1
+model pyramid
+input a: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+input b: f32[%(n)d,%(d)d,%(h)d/%(p)d,%(w)d/%(p)d]
+weight k: f32[%(f)d,%(c)d+%(d)d,1,1] = randn(std=0.1)
+weight o: f32[%(f)d] = randn(std=0.1)
+output y
+e = Resize(b; scales=[1,1,%(p)d,%(p)d], mode=%(mode)s)
+t = Concat(a, e; axis=1)
+u = Conv(t, k, o)
+y = %(op)s(u)
+"""
+
+# A projection that is pooled.
+POOLED = """ein 1
+model pooled
+input x: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+weight k: f32[%(f)d,%(c)d,1,1] = randn(std=0.1)
+weight o: f32[%(f)d] = randn(std=0.1)
+output y
+r = Relu(x)
+t = Conv(r, k, o)
+y = AveragePool(t; kernel_shape=%(p)d, strides=%(q)d)
+"""
+
+
 def run(folder, text, *options):
     """(what the plan is made by, its kernels of maps, what went wrong) of a model; the plan is
     proved."""
@@ -108,19 +135,43 @@ def check_padded(checks, folder):
             checks.check(name + ": ones stay", not why and TIGHTEN not in by, by or why)
 
 
-def check_enlarged(checks, folder):
+def took(folder, text, *options):
+    """(estimated microseconds, what went wrong)"""
+    why = run(folder, text, *options)[2]
+    with open(os.path.join(folder, "m.cu"), encoding="utf-8") as file:
+        found = re.search(r"^// plan .* ([\d.]+) us estimated", file.read(), re.M)
+    return float(found.group(1)), why
+
+
+def check_gain(checks, name, folder, text, rule, gain):
+    """The rule makes plans cheaper, in all arithmetics and without libraries."""
+    for options in ([], ["--math", "fp16"], ["--libs", "none"]):
+        ps, why = took(folder, text, *options)
+        without, too = took(folder, text, *options, "--rules=-" + rule)
+        checks.check("%s %s" % (name, " ".join(options)),
+                     not why and not too and ps < gain * without,
+                     "%s, without %s: %s %s" % (ps, rule, without, why or too))
+
+
+def check_fewer_terms(checks, folder):
     for sizes in (dict(n=1, c=256, f=192, h=32, w=40, r=3, p=2, q=2, op="Identity"),
                   dict(n=4, c=130, f=96, h=17, w=24, r=5, p=3, q=2, op="Tanh"),
                   dict(n=8, c=512, f=256, h=16, w=16, r=1, p=2, q=4, op="Relu")):
-        for options in ([], ["--math", "fp16"], ["--libs", "none"]):
-            took = []
-            for rules in ([], ["--rules=-repeats"]):
-                why = run(folder, ENLARGED % sizes, *options, *rules)[2]
-                with open(os.path.join(folder, "m.cu"), encoding="utf-8") as file:
-                    found = re.search(r"^// plan .* ([\d.]+) us estimated", file.read(), re.M)
-                took.append(float(found.group(1)))
-            name = "enlarged %s %s" % (sorted(sizes.items()), " ".join(options))
-            checks.check(name, not why and took[0] < 0.9 * took[1], "%s %s" % (took, why))
+        check_gain(checks, "enlarged %s" % sorted(sizes.items()), folder, ENLARGED % sizes,
+                   "repeats", 0.9)
+    for sizes in (dict(n=1, c=256, d=512, f=128, h=64, w=96, p=4, mode="linear", op="Relu"),
+                  dict(n=3, c=100, d=300, f=96, h=72, w=72, p=3, mode="nearest", op="Tanh")):
+        check_gain(checks, "pyramid %s" % sorted(sizes.items()), folder, PYRAMID % sizes,
+                   "linear", 0.8)
+    for sizes in (dict(n=1, c=512, f=256, h=28, w=28, p=2, q=2),
+                  dict(n=2, c=192, f=300, h=35, w=21, p=3, q=3)):
+        check_gain(checks, "pooled %s" % sorted(sizes.items()), folder, POOLED % sizes, "linear",
+                   0.9)
+    # What a pool reads beyond the border is no bias.
+    text = POOLED % dict(n=1, c=512, f=256, h=28, w=28, p=2, q=2)
+    text = text.replace("strides", "pads=1, strides")
+    _, why = took(folder, text)
+    checks.check("pooled, with a border", not why, why)
 
 
 def main():
@@ -128,7 +179,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_steps(checks, folder)
         check_padded(checks, folder)
-        check_enlarged(checks, folder)
+        check_fewer_terms(checks, folder)
     return checks.finish()
 
 

@@ -840,6 +840,6 @@ static const law laws[] = {
     {EIN__RULE_FACTORS, law_factors},       {EIN__RULE_TURN, law_turn},
     {EIN__RULE_ROUNDS, law_rounds},         {EIN__RULE_DISTRIBUTE, law_distribute},
     {EIN__RULE_COLLECT, law_collect},       {EIN__RULE_APART, law_apart},
-    {EIN__RULE_REPEATS, law_repeats},
+    {EIN__RULE_REPEATS, law_repeats},       {EIN__RULE_LINEAR, law_linear},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

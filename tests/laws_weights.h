@@ -69,6 +69,7 @@ static ein__val repeating_map(ein_ctx *ctx, const ein__shape *x, const int64_t *
         // Now and then not the whole of it, or more, which is no repetition of all.
         box[k] = x->d[k] * by[k] + (random_in(0, 9) ? 0 : random_in(0, 1));
         at[k] = ein__ix_floordiv(ctx, ein__ix_iter(ctx, (uint32_t)k, box[k]), by[k]);
+        if (random_in(0, 5) == 0) at[k] = ein__ix_const(ctx, 0);  // the same everywhere
     }
     ein__ex body = ein__ex_read(ctx, v, 0, at, 2);
     if (random_in(0, 2) == 0) body = ein__ex_unary(ctx, EIN__SQUARE, body);
@@ -107,4 +108,89 @@ static sides law_repeats(ein_ctx *ctx, ein__val unused) {
     root = v;
     bool made = v.i && ein__share_repeats(ctx, &root, 1, &changed);
     return made && changed ? (sides){v, root} : NO_SIDES;
+}
+
+// ------------------------------------------------------------------------------------ linear maps
+
+// A term of a map m[c,h] that is linear in a tensor: x[c - o, i(h)], perhaps behind a guard or
+// times what does not depend on c.
+static ein__ex linear_term(ein_ctx *ctx, const int64_t *box) {
+    ein__ix c = ein__ix_iter(ctx, 0, box[0]), h = ein__ix_iter(ctx, 1, box[1]), at[2];
+    ein__shape shape = {.rank = 2, .d = {random_in(1, box[0]), random_in(1, 3)}};
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    int64_t by = random_in(1, 3);
+    at[0] = ein__ix_addc(ctx, c, random_in(-2, 1));
+    at[1] = ein__ix_addc(ctx, ein__ix_floordiv(ctx, h, by), random_in(-1, 1));
+    ein__ex term = ein__ex_read(ctx, x, 0, at, 2);
+    if (random_in(0, 1))
+        term = ein__ex_binary(ctx, EIN__MUL, ein__ex_idx(ctx, ein__ix_mod(ctx, h, by)), term);
+    if (random_in(0, 2) == 0) term = ein__ex_binary(ctx, EIN__DIV, term, ein__ex_const(ctx, 4));
+    if (random_in(0, 2) == 0) {
+        ein__ix other[2] = {at[0], h};
+        term = ein__ex_binary(ctx, EIN__SUB, term, ein__ex_read(ctx, x, 0, other, 2));
+    }
+    if (random_in(0, 2) == 0) term = ein__ex_unary(ctx, EIN__NEG, term);
+    if (random_in(0, 1))
+        term = ein__ex_when(ctx, ein__ix_addc(ctx, random_in(0, 2) ? c : h, random_in(-2, 1)),
+                            random_in(1, 4), random_in(0, 7) == 0, term);
+    return term;
+}
+
+// A product of weights and a sum of such terms, of weights and of what is the same everywhere.
+static sides linear_operand(ein_ctx *ctx) {
+    static const int in_w[] = {0, 2}, in_b[] = {0};
+    int64_t box[2] = {random_in(2, 6), random_in(2, 9)}, n[3] = {random_in(1, 4), box[1], box[0]};
+    ein__ex body = linear_term(ctx, box);
+    for (int64_t i = random_in(0, 2); i > 0; i--)
+        body = ein__ex_binary(ctx, EIN__ADD, body, linear_term(ctx, box));
+    if (random_in(0, 2) == 0)
+        body = ein__ex_binary(ctx, EIN__ADD, body, weights_of(ctx, box, in_b, 1));
+    if (random_in(0, 3) == 0)
+        body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_idx(ctx, ein__ix_iter(ctx, 1, box[1])));
+    if (random_in(0, 9) == 0) body = ein__ex_unary(ctx, EIN__SQUARE, body);
+    ein__val m = new_scope(ctx, "m", EIN__R_NONE, 2, 0, box, body);
+    ein__ex w = weights_of(ctx, n, in_w, 2);
+    if (!m.i) return NO_SIDES;
+    ein__ix at[2] = {ein__ix_iter(ctx, 2, n[2]), ein__ix_iter(ctx, 1, n[1])};
+    if (random_in(0, 3) == 0) at[1] = ein__ix_addc(ctx, at[1], random_in(-1, 0));
+    ein__ex product = ein__ex_binary(ctx, EIN__MUL, w, ein__ex_read(ctx, m, 0, at, 2));
+    if (random_in(0, 3) == 0)
+        product = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, 1.5), product);
+    return (sides){new_scope(ctx, "v", EIN__R_SUM, 2, 1, n, product), (ein__val){0}};
+}
+
+// A sum over places of a product, or of a map of it.
+static sides pooled_product(ein_ctx *ctx) {
+    static const int in_w[] = {0, 2}, in_b[] = {0}, in_x[] = {2, 1};
+    int64_t n[3] = {random_in(1, 4), random_in(2, 9), random_in(1, 4)};
+    ein__ex product =
+        ein__ex_binary(ctx, EIN__MUL, weights_of(ctx, n, in_w, 2), factor_read(ctx, n, in_x, 2));
+    ein__val c = new_scope(ctx, "c", EIN__R_SUM, 2, 1, n, product);
+    if (!c.i) return NO_SIDES;
+    ein__ix at[2] = {ein__ix_iter(ctx, 0, n[0]), ein__ix_iter(ctx, 1, n[1])};
+    ein__ex body = ein__ex_read(ctx, c, 0, at, 2);
+    if (random_in(0, 1)) body = ein__ex_binary(ctx, EIN__MUL, body, weights_of(ctx, n, in_b, 1));
+    if (random_in(0, 1)) body = ein__ex_binary(ctx, EIN__SUB, weights_of(ctx, n, in_b, 1), body);
+    if (random_in(0, 9) == 0) body = ein__ex_unary(ctx, EIN__SQUARE, body);
+    if (random_in(0, 9) == 0) body = ein__ex_binary(ctx, EIN__MUL, body, ein__ex_idx(ctx, at[1]));
+    ein__val m = new_scope(ctx, "m", EIN__R_NONE, 2, 0, n, body);
+    int64_t step = random_in(1, 3), box[3] = {n[0], random_in(1, 4), random_in(1, 4)};
+    if (random_in(0, 4)) box[1] = ein__most(1, (n[1] - box[2]) / step + 1);
+    if (!m.i) return NO_SIDES;
+    at[0] = ein__ix_iter(ctx, 0, box[0]);
+    at[1] = ein__ix_add(ctx, ein__ix_scale(ctx, ein__ix_iter(ctx, 1, box[1]), step),
+                        ein__ix_iter(ctx, 2, box[2]));
+    if (random_in(0, 4) == 0) at[1] = ein__ix_addc(ctx, at[1], -1);
+    ein__ex sum = ein__ex_read(ctx, random_in(0, 3) ? m : c, 0, at, 2);
+    if (random_in(0, 1)) sum = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, 0.25), sum);
+    return (sides){new_scope(ctx, "v", EIN__R_SUM, 2, 1, box, sum), (ein__val){0}};
+}
+
+static sides law_linear(ein_ctx *ctx, ein__val unused) {
+    sides z = random_in(0, 1) ? linear_operand(ctx) : pooled_product(ctx);
+    bool changed = false;
+    (void)unused;
+    z.b = z.a;
+    bool ok = z.a.i && ein__move_linear(ctx, &z.b, 1, &changed);
+    return ok && changed ? z : NO_SIDES;
 }

@@ -136,6 +136,8 @@ static bool ein__find_repeats(ein_ctx *ctx, ein__repeating *z) {
     for (uint32_t k = 0; k < p->nt; k++) {
         ein__repeat *r = &z->r[k];
         *r = (ein__repeat){.d = ein__repeat_of(ctx, p->body, k, 0), .outer = -1, .sum = -1};
+        // What has no such iterator is the same everywhere.
+        if (!r->d) r->d = p->n[k];
         if (r->d < 2 || p->n[k] % r->d || !ein__repeat_parts(ctx, z, k) ||
             !ein__repeat_phases(z->s, r)) {
             r->d = 1;

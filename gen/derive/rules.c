@@ -102,6 +102,10 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(c) w[c] sum(k) a(k,h) x[c,i(k,h)] is sum(k) a(k,h) sum(c) w[c] x[c,i(k,h)], and sum(r)
+    // sum(c) w[c] x[c,r] is sum(c) w[c] sum(r) x[c,r]: ein__move_linear
+    [EIN__RULE_LINEAR] = {"linear", "products and linear maps in the other order", EIN__ON_PROGRAM,
+                          .apply = NULL},
     // sum(y) q[(x + y) / d] w[y] at x = P * X + t is sum(u) q[X + u] w'[t,u]: ein__share_repeats
     [EIN__RULE_REPEATS] = {"repeats", "operands that repeat, by phases", EIN__ON_PROGRAM,
                            .apply = NULL},

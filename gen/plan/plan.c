@@ -739,12 +739,21 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// Products of the program under `root` with fewer terms by what is around them.
+static bool ein__multiply_less(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    bool moved, shared;
+    bool ok =
+        ein__move_linear(ctx, root, nroot, &moved) && ein__share_repeats(ctx, root, nroot, &shared);
+    *changed = ok && (moved || shared);
+    return ok;
+}
+
 // The program under `root` as ctx->variant has it; whether that is another one.
 static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
     *changed = false;
     switch (ctx->variant) {
     case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
-    case EIN__REPEATED: return ein__share_repeats(ctx, root, nroot, changed);
+    case EIN__FEWER_TERMS: return ein__multiply_less(ctx, root, nroot, changed);
     case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
     case EIN__AS_FOLDED:
     case EIN__VARIANTS: break;

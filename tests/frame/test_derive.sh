@@ -99,6 +99,10 @@ fault 'phases at a window that begins where the first one does' derive/rule_wind
     's/ein__ix_addc(ctx, rest, least)/rest/'
 fault 'phases of what repeats all in one place' derive/rule_repeats.c \
     's/ein__ix_mod(ctx, it, r->phases), &r->t/ein__ix_mod(ctx, it, 1), \&r->t/'
+fault 'channels of a concatenation that end too late' derive/rule_linear.c \
+    's/z->hi\[slot\] = ein__least(hi, g.n - 1 - c);/z->hi[slot] = ein__least(hi, g.n - c);/'
+fault 'a constant pooled as if there were one place' derive/rule_linear.c \
+    's/ein__ex_const(ctx, places), all)/ein__ex_const(ctx, 1), all)/'
 fault 'a block of taps at the wrong place' derive/rule_taps.c \
     's/ix\[n++\] = ein__ix_addc(ctx, at, -b\[a\]\.lo);/ix[n++] = at;/'
 fault 'an operand that loses its last place' derive/rule_tighten.c \
