@@ -831,8 +831,15 @@ typedef struct ein__norm {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of sums as sums of products (rule_distribute.c).
-// Dimensions that number two others: as they are, taken apart, those of sums too (apart.c).
-typedef enum { EIN__NUMBERED, EIN__APART, EIN__APART_SUMS, EIN__APARTS } ein__apartness;
+// Dimensions that number two others: as they are, taken apart, those of sums too, what is read at
+// numbers of digits too (apart.c).
+typedef enum {
+    EIN__NUMBERED,
+    EIN__APART,
+    EIN__APART_SUMS,
+    EIN__APART_NUMBERS,
+    EIN__APARTS
+} ein__apartness;
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
@@ -865,6 +872,8 @@ typedef struct ein__plan {
     uint32_t without;      // ... and ein_ctx.without
     bool nesting;          // ... ein_ctx.nesting
     ein__apartness apart;  // ... ein_ctx.apart
+    bool numbering;        // ... ein_ctx.numbering
+    bool unended;          // ... ein_ctx.unended
     ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
@@ -16310,11 +16319,12 @@ static bool ein__apart_rounds(ein_ctx *ctx, ein__val *root, int nroot, ein__apar
     return ok;
 }
 
-// Takes dimensions of the program under `root` apart, with `sums` those of sums too; ctx->parts
-// tells whether there were such.
-static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, bool sums) {
-    ein__apart how = {.sums = sums, .digits = true, .numbers = !sums};
-    return ein__apart_rounds(ctx, root, nroot, how, &ctx->parts);
+// Takes dimensions of the program under `root` apart, as `how` has it; ctx->parts tells whether
+// there were such.
+static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, ein__apartness how) {
+    ein__apart a = {
+        .sums = how == EIN__APART_SUMS, .digits = true, .numbers = how == EIN__APART_NUMBERS};
+    return ein__apart_rounds(ctx, root, nroot, a, &ctx->parts);
 }
 
 // The same where steps are about to be made of what was derived: of what is read at numbers of
@@ -28441,7 +28451,7 @@ EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status && ein__widen_factors(ctx, root, nroot);
-    if (ctx->apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->apart == EIN__APART_SUMS);
+    if (ctx->apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->apart);
     if (ok && ein__rule_on(ctx, EIN__RULE_INLINE))
         ok = ein__run_pass(ctx, root, nroot, ein__rebuild_pieces);
     if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
@@ -29824,6 +29834,149 @@ EIN__FN bool ein__move_linear(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
     *changed = false;
     return !ein__rule_on(ctx, EIN__RULE_LINEAR) ||
            ein__rewrite_program(ctx, root, nroot, ein__rebuild_linear, NULL, changed);
+}
+/* ---- rule_beside.c ---- */
+// Products of what is laid side by side, as sums of products, where a part of it repeats: p[c,t] =
+// x[c,t / d] for c < n, y[c - n,t] from there on, gives
+//
+//     sum(c,r) p[c, h + r] w[c,r] = sum(c in 0:n, r) x[c, (h + r) / d] w[c,r]
+//                                 + sum(c,r) y[c, h + r] w[n + c,r],
+//
+// a sum of two of which the first is computed by phases (rule_repeats.c): what decoders do that
+// enlarge features and lay others beside them. It is the law of rule `linear` for one product.
+
+typedef struct ein__sideways {
+    ein__pass *pass;
+    ein_ctx *ctx;
+    ein__val v, p;
+    ein__scope s, m;        // of the product and of the map
+    const ein__expr *read;  // of the map
+    ein__val part[EIN__TERMS];
+} ein__sideways;
+
+// The product's slot that is dimension `k` of the map, and all of it, alone in the map's
+// subscripts; -1: there is none.
+static int ein__beside_slot(const ein__sideways *z, uint32_t k) {
+    uint32_t slot, others = 0;
+    for (uint32_t i = 0; i < z->read->nix; i++)
+        if (i != k) others |= ein__ix_uses(z->ctx, z->read->ix[i]);
+    bool is = ein__ix_is_iter(z->ctx, z->read->ix[k], &slot) && slot >= z->s.nt &&
+              z->s.n[slot] == z->m.n[k] && !(others >> slot & 1);
+    return is ? (int)slot : -1;
+}
+
+// The part of the product that term `ex` of the map has: over what is summed over and where the
+// term may be other than 0.
+static ein__val ein__beside_part(ein__sideways *z, const ein__addend *term, int number) {
+    ein_ctx *ctx = z->ctx;
+    ein__nonzero box;
+    ein__scope t = z->s;
+    ein__ix from[EIN__MAX_RANK], at[EIN__MAX_RANK], map[EIN__MAX_ITERS];
+    int64_t n[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < z->m.nt; k++) {
+        box.lo[k] = 0;
+        box.hi[k] = z->m.n[k] - 1;
+    }
+    ein__shrink_to(ctx, term->ex, &box);
+    for (uint32_t i = 0; i < t.nt + t.ns; i++) map[i] = ein__ix_iter(ctx, i, t.n[i]);
+    for (uint32_t k = 0; k < z->m.nt; k++) {
+        int slot = ein__beside_slot(z, k);
+        int64_t lo = slot < 0 ? 0 : box.lo[k];
+        n[k] = slot < 0 ? z->m.n[k] : box.hi[k] - lo + 1;
+        if (n[k] < 1) return (ein__val){0};
+        from[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, k, n[k]), lo);
+        at[k] = z->read->ix[k];
+        if (slot < 0) continue;
+        t.n[slot] = n[k];
+        at[k] = ein__ix_iter(ctx, (uint32_t)slot, n[k]);
+        map[slot] = ein__ix_addc(ctx, at[k], lo);
+    }
+    ein__ex body = ein__ex_subst(ctx, term->ex, from, (int)z->m.nt);
+    z->pass->self = z->p;
+    const char *name = ein__namef(ctx, "%s.part%d", ctx->value[z->p.i].name, number);
+    ein__val p = body.i ? ein__new_map(z->pass, name, ctx->value[z->p.i].dtype, (int)z->m.nt, n,
+                                       ein__add_scaled(ctx, (ein__ex){0}, term->scale, body))
+                        : (ein__val){0};
+    if (!p.i) return p;
+    const ein__expr *factor[2];
+    double alpha;
+    ein__two_factors(ctx, &z->s, factor, &alpha);
+    const ein__expr *w = factor[factor[0]->val == z->p.i];
+    t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, p, 0, at, (int)z->m.nt),
+                            ein__ex_subst(ctx, ein__ex_of(ctx, w), map, (int)(t.nt + t.ns)));
+    t.body = ein__add_scaled(ctx, (ein__ex){0}, alpha, t.body);
+    if (!t.body.i) return (ein__val){0};
+    return ein__rule_value(z->pass, z->v, ein__namef(ctx, "part%d", number), &t, EIN__RULE_LINEAR);
+}
+
+// Terms of the product that is left of `v` when what repeats is multiplied once, in percent of
+// `all`.
+static int64_t ein__beside_share(ein_ctx *ctx, ein__val v, int64_t all) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__repeating r = {.s = s};
+    int64_t share = ein__muldiv(ein__extent_of(s, ~0u), 100, all);
+    if (!ein__weighs(ctx, s, &r.w, &r.p, &r.alpha) || !ein__is_map(ctx, (ein__val){r.p->val}) ||
+        !ein__find_repeats(ctx, &r))
+        return share;
+    for (uint32_t k = 0; k < r.p->nix; k++) {
+        const ein__repeat *d = &r.r[k];
+        if (d->d == 1) continue;
+        if (d->outer >= 0 && !d->phased) share /= d->phases;
+        if (d->sum >= 0) share = share * d->taps / s->n[d->sum];
+    }
+    return share;
+}
+
+// Product `v` of a map whose terms are side by side as a sum of products, or itself.
+static ein__val ein__rule_beside(ein__pass *pass, ein__val v) {
+    ein_ctx *ctx = pass->ctx;
+    const ein__value old = ctx->value[v.i];
+    ein__sideways z = {.pass = pass, .ctx = ctx, .v = v};
+    const ein__expr *w;
+    ein__addition sum = {.n = 0};
+    ein__ix at[EIN__MAX_RANK];
+    double alpha;
+    if (old.weight_only || old.dtype != EIN__F32 || !ein__scope_of(ctx, v) ||
+        !ein__weighs(ctx, ein__scope_of(ctx, v), &w, &z.read, &alpha))
+        return v;
+    z.p = (ein__val){z.read->val};
+    if (!ein__is_map(ctx, z.p) || ctx->value[z.p.i].dtype != EIN__F32 || pass->uses[z.p.i] != 1)
+        return v;
+    z.s = *ein__scope_of(ctx, v);
+    z.m = *ein__scope_of(ctx, z.p);
+    if (!ein__list_addends(ctx, z.m.body, 1, &sum) || sum.n < 2) return v;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex body = {0};
+    int64_t share = 0, all = ein__extent_of(&z.s, ~0u);
+    for (uint32_t k = 0; k < z.s.nt; k++) at[k] = ein__ix_iter(ctx, k, z.s.n[k]);
+    for (int k = 0; k < sum.n; k++) {
+        ein__val part = ein__beside_part(&z, &sum.t[k], k);
+        if (!part.i) break;
+        share += ein__beside_share(ctx, part, all);
+        body = ein__add_scaled(ctx, body, 1, ein__ex_read(ctx, part, 0, at, (int)z.s.nt));
+        if (k + 1 < sum.n) continue;
+        pass->self = v;
+        ein__val now = share <= EIN__LINEAR_GAIN ? ein__new_map(pass, old.name, EIN__F32,
+                                                                old.shape.rank, old.shape.d, body)
+                                                 : (ein__val){0};
+        return ein__tried(ctx, attempt) && now.i ? now : v;
+    }
+    ein__tried(ctx, attempt);
+    return v;
+}
+
+static ein__val ein__rebuild_beside(ein__pass *z, ein__val v) {
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return now.i ? ein__rule_beside(z, now) : now;
+}
+
+// Products of parts that lie side by side in the program under `root`, where some repeat;
+// `*changed` when there are any.
+EIN__FN bool ein__part_beside(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    *changed = false;
+    return !ein__rule_on(ctx, EIN__RULE_LINEAR) || !ein__rule_on(ctx, EIN__RULE_REPEATS) ||
+           ein__rewrite_program(ctx, root, nroot, ein__rebuild_beside, NULL, changed);
 }
 /* ---- extract.c ---- */
 // Choice: the cheapest definition of every class, and the values made from it.
@@ -35581,6 +35734,10 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 // trifle.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
+// Numbers of digits are not taken apart where a plan is dearer than the best by more than this
+// share.
+enum { EIN__NUMBERS_GAIN = 10, EIN__FEW_STEPS = 40 };
+
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
@@ -35822,22 +35979,43 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
     ctx->ends = false;
     if (!build(ctx, root, nroot)) return false;
     if (!ctx->ends) return true;
-    return ein__build_again(ctx, other, nroot, &ctx->unended, build);
+    ein__step *steps = ctx->plan.step;
+    bool ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
+    ctx->plan.unended = ctx->plan.step != steps;
+    return ok;
 }
 
-static bool ein__build_derived_rows(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__build_rows(ctx, root, nroot, ein__build_loads);
+static bool ein__build_numbers(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool ok = ein__build_loads(ctx, root, nroot);
+    ctx->plan.numbering = true;
+    return ok;
+}
+
+// Whether a step of the plan only moves what another one stored, or they are so few that a look at
+// the other plans costs little.
+static bool ein__plan_copies(ein_ctx *ctx) {
+    bool any = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < ctx->plan.step[i].nval; k++)
+            any |= ein__copy_of(ctx, ctx->plan.step[i].val[k]) != NULL;
+    return any;
 }
 
 // The same for the derived program, with what is read at numbers of digits (apart.c) as it is or,
-// if that makes a better plan, taken apart.
-static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
+// where that makes a better plan, taken apart. `best`: the plan that it has to beat, if there is
+// one.
+static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ein__plan *best) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->numbers = false;
-    if (!ein__build_derived_rows(ctx, root, nroot)) return false;
-    if (!ctx->numbers) return true;
-    return ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_derived_rows);
+    if (!ein__build_rows(ctx, root, nroot, ein__build_loads)) return false;
+    bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
+                                   ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
+    if (!ctx->numbers || !near || !ein__plan_copies(ctx)) return true;
+    ctx->unended = ctx->plan.unended;
+    bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
+    ctx->unended = false;
+    return ok;
 }
 
 // Plans the derived program under `root`; kept when it is the cheapest so far.
@@ -35846,7 +36024,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -35932,10 +36110,11 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
 
 // Products of the program under `root` with fewer terms by what is around them.
 static bool ein__multiply_less(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    bool moved, shared;
-    bool ok =
-        ein__move_linear(ctx, root, nroot, &moved) && ein__share_repeats(ctx, root, nroot, &shared);
-    *changed = ok && (moved || shared);
+    bool moved, parted, shared;
+    bool ok = ein__move_linear(ctx, root, nroot, &moved) &&
+              ein__part_beside(ctx, root, nroot, &parted) &&
+              ein__share_repeats(ctx, root, nroot, &shared);
+    *changed = ok && (moved || parted || shared);
     return ok;
 }
 
@@ -36045,6 +36224,8 @@ static bool ein__plan_math(ein_ctx *ctx) {
         ctx->apart = (ein__apartness)(way % EIN__APARTS);
         ctx->nesting = way / EIN__APARTS;
         if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
+        bool few = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+        if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !few) continue;
         ok = ein__try_orders(ctx, &baseline);
     }
     if (!ok) return false;

@@ -110,6 +110,7 @@
 #include "derive/rule_repeats.c"
 #include "derive/rule_distribute.c"
 #include "derive/rule_linear.c"
+#include "derive/rule_beside.c"
 #include "derive/extract.c"
 #include "derive/explore.c"
 #include "derive/search.c"

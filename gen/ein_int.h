@@ -475,8 +475,15 @@ typedef struct ein__norm {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of sums as sums of products (rule_distribute.c).
-// Dimensions that number two others: as they are, taken apart, those of sums too (apart.c).
-typedef enum { EIN__NUMBERED, EIN__APART, EIN__APART_SUMS, EIN__APARTS } ein__apartness;
+// Dimensions that number two others: as they are, taken apart, those of sums too, what is read at
+// numbers of digits too (apart.c).
+typedef enum {
+    EIN__NUMBERED,
+    EIN__APART,
+    EIN__APART_SUMS,
+    EIN__APART_NUMBERS,
+    EIN__APARTS
+} ein__apartness;
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
@@ -509,6 +516,8 @@ typedef struct ein__plan {
     uint32_t without;      // ... and ein_ctx.without
     bool nesting;          // ... ein_ctx.nesting
     ein__apartness apart;  // ... ein_ctx.apart
+    bool numbering;        // ... ein_ctx.numbering
+    bool unended;          // ... ein_ctx.unended
     ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 

@@ -75,6 +75,19 @@ u = Conv(t, k, o)
 y = %(op)s(u)
 """
 
+# Enlarged features beside others, and a window over both.
+DECODER = """ein 1
+model decoder
+input x: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+input s: f32[%(n)d,%(d)d,%(h)d*2,%(w)d*2]
+weight k: f32[%(f)d,%(c)d+%(d)d,3,3] = randn(std=0.1)
+output y
+a[n,c,i,j] = x[n,c,i/2,j/2] where i in 0:%(h)d*2, j in 0:%(w)d*2
+t = Concat(%(order)s; axis=1)
+u = Conv(t, k; pads=1)
+y = Relu(u)
+"""
+
 # A projection that is pooled.
 POOLED = """ein 1
 model pooled
@@ -163,6 +176,11 @@ def check_fewer_terms(checks, folder):
                   dict(n=3, c=100, d=300, f=96, h=72, w=72, p=3, mode="nearest", op="Tanh")):
         check_gain(checks, "pyramid %s" % sorted(sizes.items()), folder, PYRAMID % sizes,
                    "linear", 0.8)
+    for sizes in (dict(n=1, c=512, d=128, f=192, h=48, w=40, order="a, s"),
+                  dict(n=4, c=600, d=70, f=100, h=33, w=40, order="s, a")):
+        for rule in ("linear", "repeats"):
+            check_gain(checks, "decoder %s" % sorted(sizes.items()), folder, DECODER % sizes,
+                       rule, 0.95)
     for sizes in (dict(n=1, c=512, f=256, h=28, w=28, p=2, q=2),
                   dict(n=2, c=192, f=300, h=35, w=21, p=3, q=3)):
         check_gain(checks, "pooled %s" % sorted(sizes.items()), folder, POOLED % sizes, "linear",

@@ -39,7 +39,7 @@ static sides shuffled_rows(ein_ctx *ctx, ein__val m, const int64_t *size) {
     bool alone = random_in(0, 1);
     ctx->numbering = true;
     bool made = y.i && (alone ? ein__take_numbers_apart(ctx, &root, 1)
-                              : ein__take_apart(ctx, &root, 1, false));
+                              : ein__take_apart(ctx, &root, 1, EIN__APART_NUMBERS));
     return made && root.i != y.i ? (sides){y, root} : NO_SIDES;
 }
 
@@ -74,6 +74,7 @@ static sides law_apart(ein_ctx *ctx, ein__val unused) {
     at[1] = ein__ix_iter(ctx, 2, cols);
     ein__val y = new_scope(ctx, "y", EIN__R_NONE, 3, 0, box, ein__ex_read(ctx, m, 2.5, at, 2));
     ein__val root = y;
-    bool made = y.i && ein__take_apart(ctx, &root, 1, random_in(0, 1));
+    bool made =
+        y.i && ein__take_apart(ctx, &root, 1, random_in(0, 1) ? EIN__APART : EIN__APART_SUMS);
     return made && root.i != y.i ? (sides){y, root} : NO_SIDES;
 }

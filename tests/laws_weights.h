@@ -186,11 +186,42 @@ static sides pooled_product(ein_ctx *ctx) {
     return (sides){new_scope(ctx, "v", EIN__R_SUM, 2, 1, box, sum), (ein__val){0}};
 }
 
+// A product with a window on what is side by side, of which something repeats.
+static sides side_by_side(ein_ctx *ctx) {
+    static const int in_w[] = {0, 2, 3};
+    int64_t box[2] = {random_in(2, 5), 2 * random_in(2, 4)};
+    int64_t n[4] = {random_in(1, 3), random_in(1, 8), box[0], random_in(1, 4)};
+    ein__ex body = {0};
+    for (int64_t i = 0, lo = 0, hi; lo < box[0]; lo = hi, i++) {
+        hi = random_in(0, 1) ? box[0] : random_in(lo + 1, box[0]);
+        ein__shape shape = {.rank = 2, .d = {hi - lo, box[1]}};
+        ein__ix at[2] = {ein__ix_addc(ctx, ein__ix_iter(ctx, 0, box[0]), -lo),
+                         ein__ix_iter(ctx, 1, box[1])};
+        if (random_in(0, 2)) at[1] = ein__ix_floordiv(ctx, at[1], 2), shape.d[1] /= 2;
+        ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+        ein__ex term = ein__ex_read(ctx, x, 0, at, 2);
+        // Guards where what is read has a value outside.
+        if (random_in(0, 3) == 0) term = ein__ex_unary(ctx, EIN__SQUARE, term);
+        term = ein__ex_when(ctx, at[0], hi - lo, false, term);
+        body = ein__add_scaled(ctx, body, random_in(0, 2) ? 1 : -2, term);
+    }
+    ein__val m = new_scope(ctx, "m", EIN__R_NONE, 2, 0, box, body);
+    if (!m.i) return NO_SIDES;
+    ein__ix r = ein__ix_iter(ctx, 3, n[3]), at[2] = {ein__ix_iter(ctx, 2, n[2])};
+    at[1] = ein__ix_add(ctx, ein__ix_scale(ctx, ein__ix_iter(ctx, 1, n[1]), random_in(1, 2)), r);
+    at[1] = ein__ix_addc(ctx, at[1], random_in(-2, 0));
+    ein__ex product =
+        ein__ex_binary(ctx, EIN__MUL, weights_of(ctx, n, in_w, 3), ein__ex_read(ctx, m, 0, at, 2));
+    return (sides){new_scope(ctx, "v", EIN__R_SUM, 2, 2, n, product), (ein__val){0}};
+}
+
 static sides law_linear(ein_ctx *ctx, ein__val unused) {
-    sides z = random_in(0, 1) ? linear_operand(ctx) : pooled_product(ctx);
-    bool changed = false;
+    bool changed = false, beside = random_in(0, 2) == 0;
+    sides z = beside            ? side_by_side(ctx)
+              : random_in(0, 1) ? linear_operand(ctx)
+                                : pooled_product(ctx);
     (void)unused;
     z.b = z.a;
-    bool ok = z.a.i && ein__move_linear(ctx, &z.b, 1, &changed);
+    bool ok = z.a.i && (beside ? ein__part_beside : ein__move_linear)(ctx, &z.b, 1, &changed);
     return ok && changed ? z : NO_SIDES;
 }

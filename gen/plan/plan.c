@@ -390,6 +390,10 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 // trifle.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
+// Numbers of digits are not taken apart where a plan is dearer than the best by more than this
+// share.
+enum { EIN__NUMBERS_GAIN = 10, EIN__FEW_STEPS = 40 };
+
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
@@ -631,22 +635,43 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
     ctx->ends = false;
     if (!build(ctx, root, nroot)) return false;
     if (!ctx->ends) return true;
-    return ein__build_again(ctx, other, nroot, &ctx->unended, build);
+    ein__step *steps = ctx->plan.step;
+    bool ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
+    ctx->plan.unended = ctx->plan.step != steps;
+    return ok;
 }
 
-static bool ein__build_derived_rows(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__build_rows(ctx, root, nroot, ein__build_loads);
+static bool ein__build_numbers(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool ok = ein__build_loads(ctx, root, nroot);
+    ctx->plan.numbering = true;
+    return ok;
+}
+
+// Whether a step of the plan only moves what another one stored, or they are so few that a look at
+// the other plans costs little.
+static bool ein__plan_copies(ein_ctx *ctx) {
+    bool any = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < ctx->plan.step[i].nval; k++)
+            any |= ein__copy_of(ctx, ctx->plan.step[i].val[k]) != NULL;
+    return any;
 }
 
 // The same for the derived program, with what is read at numbers of digits (apart.c) as it is or,
-// if that makes a better plan, taken apart.
-static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
+// where that makes a better plan, taken apart. `best`: the plan that it has to beat, if there is
+// one.
+static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ein__plan *best) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->numbers = false;
-    if (!ein__build_derived_rows(ctx, root, nroot)) return false;
-    if (!ctx->numbers) return true;
-    return ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_derived_rows);
+    if (!ein__build_rows(ctx, root, nroot, ein__build_loads)) return false;
+    bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
+                                   ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
+    if (!ctx->numbers || !near || !ein__plan_copies(ctx)) return true;
+    ctx->unended = ctx->plan.unended;
+    bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
+    ctx->unended = false;
+    return ok;
 }
 
 // Plans the derived program under `root`; kept when it is the cheapest so far.
@@ -655,7 +680,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -741,10 +766,11 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
 
 // Products of the program under `root` with fewer terms by what is around them.
 static bool ein__multiply_less(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    bool moved, shared;
-    bool ok =
-        ein__move_linear(ctx, root, nroot, &moved) && ein__share_repeats(ctx, root, nroot, &shared);
-    *changed = ok && (moved || shared);
+    bool moved, parted, shared;
+    bool ok = ein__move_linear(ctx, root, nroot, &moved) &&
+              ein__part_beside(ctx, root, nroot, &parted) &&
+              ein__share_repeats(ctx, root, nroot, &shared);
+    *changed = ok && (moved || parted || shared);
     return ok;
 }
 
@@ -854,6 +880,8 @@ static bool ein__plan_math(ein_ctx *ctx) {
         ctx->apart = (ein__apartness)(way % EIN__APARTS);
         ctx->nesting = way / EIN__APARTS;
         if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
+        bool few = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+        if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !few) continue;
         ok = ein__try_orders(ctx, &baseline);
     }
     if (!ok) return false;

@@ -361,11 +361,12 @@ static bool ein__apart_rounds(ein_ctx *ctx, ein__val *root, int nroot, ein__apar
     return ok;
 }
 
-// Takes dimensions of the program under `root` apart, with `sums` those of sums too; ctx->parts
-// tells whether there were such.
-static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, bool sums) {
-    ein__apart how = {.sums = sums, .digits = true, .numbers = !sums};
-    return ein__apart_rounds(ctx, root, nroot, how, &ctx->parts);
+// Takes dimensions of the program under `root` apart, as `how` has it; ctx->parts tells whether
+// there were such.
+static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, ein__apartness how) {
+    ein__apart a = {
+        .sums = how == EIN__APART_SUMS, .digits = true, .numbers = how == EIN__APART_NUMBERS};
+    return ein__apart_rounds(ctx, root, nroot, a, &ctx->parts);
 }
 
 // The same where steps are about to be made of what was derived: of what is read at numbers of

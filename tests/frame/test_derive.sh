@@ -96,11 +96,13 @@ fault 'a multiple lost beside a digit' derive/rule_digits.c \
 fault 'the wrong phase of a denominator' derive/rule_point.c \
     's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
 fault 'phases at a window that begins where the first one does' derive/rule_windows.c \
-    's/ein__ix_addc(ctx, rest, least)/rest/'
+    's/ein__ix_addc(ctx, rest, least)/rest/' 1120
 fault 'phases of what repeats all in one place' derive/rule_repeats.c \
     's/ein__ix_mod(ctx, it, r->phases), &r->t/ein__ix_mod(ctx, it, 1), \&r->t/'
 fault 'channels of a concatenation that end too late' derive/rule_linear.c \
     's/z->hi\[slot\] = ein__least(hi, g.n - 1 - c);/z->hi[slot] = ein__least(hi, g.n - c);/'
+fault 'a part of a concatenation with the weights of the first' derive/rule_beside.c \
+    's/map\[slot\] = ein__ix_addc(ctx, at\[k\], lo);/map[slot] = at[k];/'
 fault 'a constant pooled as if there were one place' derive/rule_linear.c \
     's/ein__ex_const(ctx, places), all)/ein__ex_const(ctx, 1), all)/'
 fault 'a block of taps at the wrong place' derive/rule_taps.c \
