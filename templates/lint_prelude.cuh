@@ -49,10 +49,21 @@
 #define $each 64
 #define $index const unsigned n0 = id * 32u
 #define $count 100u
-#define $start threadIdx.x / 8u
-#define $stride 32u
+#define $turn 64u
 #define $position const int i1 = (int)(n0 + lane * 4u)
-#define $terms acc[0][0] += p0[i1 + (int)k]
+#define $type float
+#define $loads 2
+#define $stream                                                   \
+    for (int u = 0; u < 2; u++) w[u] = p0[i1 + (int)(k0 + first)]
+#define $ahead 2
+#define $shares 1
+#define $taken 8
+#define $held 4
+#define $pitch 4
+#define $groups 4
+#define $value make_float4(w[u], w[u], w[u], w[u])
+#define $share own[s][0] = p0[k0 + t]
+#define $terms acc[0][0] += w[0]
 #define $sums 8
 #define $first 8
 #define $one threadIdx.x % 32u < 8u

@@ -181,6 +181,36 @@ def check_copies(folder):
     return "halves are copied as %s" % sorted(found)
 
 
+# Products with few rows whose streamed factor, a weight, lies along its lines or its terms: bytes
+# that a thread has on their way before it waits for the kernel before, and multiplies by any.
+AHEAD = [("4,1100", "1100,4096", "MatMul(x, w)", "fp32", 96),
+         ("4,2048", "2048,4096", "MatMul(x, w)", "fp16", 128),
+         ("1,4096", "3072,4096", "Gemm(x, w; transB=1)", "fp32", 128),
+         ("1,8192", "512,8192", "Gemm(x, w; transB=1)", "fp16", 64)]
+
+
+def check_ahead(case, folder):
+    x, w, text, math, least = case
+    source, path = os.path.join(folder, "ahead.ein"), os.path.join(folder, "ahead.cu")
+    ptx = os.path.join(folder, "ahead.ptx")
+    with open(source, "w") as f:
+        f.write(weighted("ahead", x, [("w", w)], text))
+    subprocess.run(["build/einnet", "emit", source, "-o", path, "--libs", "none", "--math", math],
+                   check=True)
+    subprocess.run(["nvcc", "-std=c++14", "-arch=" + ARCH, "-ptx", path, "-o", ptx], check=True)
+    with open(path) as source, open(ptx) as made:
+        kernel = steps_of(source.read())[-1][1]
+        part = made.read().split(".entry ")[1:]
+    part = next(p for p in part if kernel in p.split("(")[0])
+    first = part.split("bar.warp.sync")[0] if "bar.warp.sync" in part else ""
+    early = first.split("griddepcontrol.wait")[0]
+    on_way = sum(int(lanes or 1) * int(bits) // 8 for what, lanes, bits in ACCESS.findall(early)
+                 if what == "ld")
+    if on_way >= least:
+        return None
+    return "%s . %s in %s: %s has %d bytes on their way" % (x, w, math, kernel, on_way)
+
+
 def main():
     if sys.argv[1:2] == ["--table"]:
         table(sys.argv[2:])
@@ -188,11 +218,13 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for wrong in [check(case, folder) for case in CASES] + [
-                check_program(program, folder) for program in PROGRAMS] + [check_copies(folder)]:
+                check_program(program, folder) for program in PROGRAMS] + [check_copies(folder)] + [
+                check_ahead(each, folder) for each in AHEAD]:
             failed += wrong is not None
             if wrong:
                 print(wrong)
-    print("%d passed, %d failed" % (len(CASES) + len(PROGRAMS) + 1 - failed, failed))
+    print("%d passed, %d failed" % (
+        len(CASES) + len(PROGRAMS) + 1 + len(AHEAD) - failed, failed))
     return failed != 0
 
 

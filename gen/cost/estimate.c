@@ -203,12 +203,33 @@ static bool ein__is_skinny(ein_ctx *ctx, const ein__kernel *k, ein__skinny *z) {
     return ein__match_skinny(ctx, k->s[0], k->out ? k->out : out, z);
 }
 
-// Its blocks fetch the few lines again and again; its threads share the terms.
+// Beside the bytes that stream: what the blocks fetch of the few again and again, from the caches;
+// instructions; and the turns of the blocks that an SM has one after the other, each of which waits
+// for memory once.
 static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
-    int64_t turns, size = ein__element_size(ctx, (ein__val){z->p.read[z->few]->val});
-    int64_t bytes = ein__times(ein__skinny_again(ctx, z, &turns), size);
-    w->math_ps = ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[0], true);
-    w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
+    // Registers of a thread beside its sums; instructions of a vector beside multiplications; those
+    // of a sum in the end, of which exchanges between lanes take four turns at issuing.
+    enum { REGISTERS = 72, OF_SM = 65536, AROUND = 6, CONVERT = 4, EXCHANGE = 5, LEAVE = 4 };
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__tiled *p = &z->p;
+    ein__skinny_cut cut = ein__skinny_cut_of(ctx, z);
+    int64_t few = p->extent[z->few];
+    int64_t lines = ein__times(p->extent[z->many], p->extent[2]);
+    int64_t again = ein__times(ein__times(cut.blocks, few), p->depth);
+    int64_t size = ein__element_size(ctx, (ein__val){p->read[z->few]->val});
+    bool half = ein__element_size(ctx, (ein__val){p->read[z->many]->val}) == 2;
+    int64_t each = 4 * few + ein__ceil(few, 4) + AROUND + (half ? CONVERT : 0);
+    int64_t ops = ein__times(ein__times(lines, p->depth) / 4, each), end = LEAVE;
+    for (int d = cut.lanes; d < 32; d *= 2) end += EXCHANGE;
+    end = ein__times(end, few * cut.columns);
+    ops = ein__plus(ops, ein__times(ein__times(cut.blocks, cut.block), end));
+    // The SM with most blocks.
+    ops = ein__muldiv(ops, ein__ceil(cut.blocks, g->sms), cut.blocks);
+    int64_t slots = ein__most(OF_SM / ((REGISTERS + few * cut.columns) * cut.block), 1);
+    int64_t waves = ein__ceil(cut.blocks, g->sms * slots);
+    w->math_ps = ein__memory_ps(g, ein__times(again, size), ein__memory_share[0], true);
+    w->math_ps = ein__most(w->math_ps, ein__issued_ps(g, ops, 1));
+    w->chain_ps = ein__times(ein__times(waves, cut.turns) - 1, EIN__SKINNY_LATENCY_PS);
 }
 
 // What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have
@@ -287,7 +308,8 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             ein__product_work(ctx, k, s, &w);
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
-        else flop = ein__plus(flop, ein__bounded(ctx, s, ein__times(ein__extent_of(s, ~0u), each)));
+        else if (!streams || s->reduce == EIN__R_NONE)
+            flop = ein__plus(flop, ein__bounded(ctx, s, ein__times(ein__extent_of(s, ~0u), each)));
         if (ein__shares(k) && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
         if (streams && s->reduce != EIN__R_NONE) {

@@ -12,10 +12,15 @@ typedef struct ein__skinny {
 
 enum {
     EIN__SKINNY_FEW = 16,
-    EIN__SKINNY_SUMS = 64,  // of a thread
-    EIN__SKINNY_LINES = 8,  // that a thread streams at once
-    EIN__SKINNY_MANY = 8,   // lines to stream at least
-    EIN__SKINNY_DEPTH = 64  // terms at least: below, a thread an output does
+    EIN__SKINNY_SUMS = 64,   // of a thread
+    EIN__SKINNY_LINES = 8,   // that a thread streams at once
+    EIN__SKINNY_MANY = 8,    // lines to stream at least
+    EIN__SKINNY_DEPTH = 64,  // terms at least: below, a thread an output does
+    EIN__SKINNY_LANES = 8,   // threads along vectors of lines
+    EIN__SKINNY_BLOCK = 256,
+    EIN__SKINNY_BYTES = 128,         // that a thread has on their way along lines
+    EIN__SKINNY_SHARED = 6144,       // floats of the few in shared memory at most
+    EIN__SKINNY_LATENCY_PS = 600000  // of a load from memory; assumed
 };
 
 // Whether four neighbours of a factor along `slot` are one aligned vector.
@@ -59,12 +64,42 @@ static int ein__skinny_columns(const ein_ctx *ctx, int64_t few, int64_t lines) {
     return n;
 }
 
-// What the blocks read of the few again and again, from the caches, in elements; and the turns of a
-// thread's loop.
-EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int64_t *turns) {
-    int64_t few = k->p.extent[k->few], lines = ein__muldiv(k->p.extent[k->many], k->p.extent[2], 1);
-    int64_t columns = k->terms ? ein__skinny_columns(ctx, few, lines) : 32;
-    int64_t shared = k->terms ? 4 * 256 : 32;
-    *turns = (k->p.depth + shared - 1) / shared;
-    return ein__muldiv(ein__muldiv(lines / columns + 1, few, 1), k->p.depth, 1);
+// How a product is shared among threads, and what they have on their way from memory.
+typedef struct ein__skinny_cut {
+    int columns;  // lines of a thread
+    int lanes;    // threads that lie side by side along lines; the others share the terms
+    int block;    // threads
+    int ahead;    // terms, or vectors of them, that a thread loads before it multiplies by any
+    int held;     // of the few, in fours
+    int pitch;    // between terms in shared memory
+    int64_t blocks, turns;
+} ein__skinny_cut;
+
+// A thread that loads and multiplies in turn waits for memory as often as it has loads. So it has
+// several on their way, as many as keep memory busy with two blocks an SM, in turns of equal
+// length.
+static void ein__skinny_ahead(const ein__skinny *k, int size, ein__skinny_cut *cut) {
+    int64_t count = k->terms ? k->p.depth / 4 : k->p.depth, shared = cut->block / cut->lanes;
+    int most = k->terms ? EIN__SKINNY_LINES / cut->columns : EIN__SKINNY_BYTES / (4 * size);
+    while (!k->terms && shared * most * cut->pitch > EIN__SKINNY_SHARED) most /= 2;
+    cut->turns = ein__ceil(count, shared * most);
+    cut->ahead = (int)ein__ceil(count, shared * cut->turns);
+    cut->turns = ein__ceil(count, shared * cut->ahead);
+}
+
+EIN__FN ein__skinny_cut ein__skinny_cut_of(ein_ctx *ctx, const ein__skinny *k) {
+    int64_t few = k->p.extent[k->few], many = k->p.extent[k->many], batch = k->p.extent[2];
+    int64_t lines = ein__muldiv(many, batch, 1), sms = ein__gpu_of(ctx)->sms;
+    ein__skinny_cut cut = {.columns = 4, .lanes = 1, .block = EIN__SKINNY_BLOCK};
+    cut.held = (int)(few + 3) / 4 * 4;
+    cut.pitch = cut.held % 8 ? cut.held : cut.held + 4;
+    if (k->terms) {
+        cut.columns = ein__skinny_columns(ctx, few, lines);
+        while (cut.block > 32 && k->p.depth / 4 <= cut.block / 2) cut.block /= 2;
+    } else {
+        cut.lanes = lines < sms * 4 * EIN__SKINNY_LANES ? EIN__SKINNY_LANES / 2 : EIN__SKINNY_LANES;
+    }
+    cut.blocks = ein__times(ein__ceil(many, cut.columns * cut.lanes), batch);
+    ein__skinny_ahead(k, (int)ein__element_size(ctx, (ein__val){k->p.read[k->many]->val}), &cut);
+    return cut;
 }

@@ -9,16 +9,19 @@ typedef struct ein__kskinny {
     ein__kred r;
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int64_t few, many;
-    int columns, lanes, block;
-    ein__buf index, position, terms, result, store;
+    ein__skinny_cut cut;
+    int64_t count;  // terms, or vectors of them; the last turn may have fewer
+    bool ragged;
+    const char *type, *zero;  // of what a load of the streamed factor gives ...
+    const char *make;         // ... and the call that makes a float4 of it, or none
+    ein__buf index, position, stream, terms, result, store;
 } ein__kskinny;
-
-enum { EIN__SKINNY_LANES = 8, EIN__SKINNY_BLOCK = 256 };
 
 static void ein__kskinny_free(ein__kskinny *z) {
     ein__kred_free(&z->r);
     ein__buf_free(&z->index);
     ein__buf_free(&z->position);
+    ein__buf_free(&z->stream);
     ein__buf_free(&z->terms);
     ein__buf_free(&z->result);
     ein__buf_free(&z->store);
@@ -45,18 +48,13 @@ static void ein__kskinny_slots(ein__kgen *g, ein__kskinny *z) {
     z->many = ein__kcount_slots(g, z->order[z->k.many], z->n[z->k.many]);
 }
 
-// Lines a thread and threads a block, so that there are blocks enough for the GPU.
-static void ein__kskinny_choose(const ein__kgen *g, ein__kskinny *z) {
-    int64_t sms = ein__gpu_of(g->ctx)->sms, batch = z->r.outputs / z->few / z->many;
-    z->columns = ein__skinny_columns(g->ctx, z->few, z->many * batch);
-    z->lanes = 1;
-    z->block = EIN__SKINNY_BLOCK;
-    if (!z->k.terms) {
-        z->lanes = EIN__SKINNY_LANES;
-        if (z->many * batch < sms * 4 * z->lanes) z->lanes /= 2;
-        return;
-    }
-    while (z->block > 32 && z->r.count / 4 <= z->block / 2) z->block /= 2;
+static void ein__kskinny_cut(ein__kgen *g, ein__kskinny *z) {
+    z->cut = ein__skinny_cut_of(g->ctx, &z->k);
+    z->count = z->k.terms ? z->r.count / 4 : z->r.count;
+    z->ragged = z->count % (z->cut.block / z->cut.lanes * z->cut.ahead) != 0;
+    z->type = "float4";
+    z->zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
+    z->make = "";
 }
 
 // Declares an order's slots from a flat number, `from`, that lies below their count.
@@ -74,7 +72,7 @@ static void ein__kskinny_digits(ein__kgen *g, ein__buf *b, const int *order, int
 }
 
 static void ein__kskinny_index(ein__kgen *g, ein__kskinny *z, int64_t *blocks) {
-    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes, below = 1;
+    int64_t lines = z->cut.columns * z->cut.lanes, below = 1;
     int64_t groups = (z->many + lines - 1) / lines;
     ein__putf(&z->index, "const %s n0 = %s;\n", ein__kunsigned(g),
               ein__kprod_first(g, &below, groups, (int)lines));
@@ -125,35 +123,100 @@ static const char *ein__kskinny_take(ein__kgen *g, int level) {
     return s;
 }
 
+// The streamed factor's vector as it lies in memory, halves in words: what is made of these would
+// wait for them.
+static const char *ein__kskinny_words(ein__kgen *g, ein__kskinny *z, ein__ex many) {
+    ein__kaccess at = ein__kaccess_of(g, many, 0);
+    bool half = at.dtype == EIN__F16;
+    const char *s = ein__kpointer(g, at.param, at.at.s);
+    if (at.dtype == EIN__F32) {
+        s = ein__kload4(g, &at);
+    } else {
+        s = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s)", s);
+        z->type = "uint2";
+        z->zero = "make_uint2(0u, 0u)";
+        z->make = half ? "half4_value" : "bfloat4_value";
+        ein__kneed(g, half ? EIN__NEED_HALF4 : EIN__NEED_BFLOAT4);
+    }
+    return at.guard ? ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, z->zero) : s;
+}
+
+// `text` for term `k` of a turn, with the slots that it needs. Behind the last term nothing is
+// read.
+static void ein__kskinny_term(ein__kgen *g, ein__kskinny *z, ein__buf *b, const char *k,
+                              const char *text) {
+    ein__buf inner = {0};
+    ein__put(&inner, "");
+    ein__kdecompose(g, &inner, z->r.s, z->r.ns, z->r.scan.used, "k");
+    ein__put(&inner, text);
+    ein__putf(b, "const %s k = %s;\n", ein__kunsigned(g), k);
+    if (z->ragged) ein__putf(b, "if (k < %s) {\n", ein__knumber(g, z->count));
+    ein__kindent(b, inner.s, z->ragged ? 4 : 0);
+    if (z->ragged) ein__put(b, "}\n");
+    ein__buf_free(&inner);
+}
+
+// Loads of the streamed factor whose terms begin at `k`, each with the statements `lines` of its
+// lines.
+static void ein__kskinny_stream(ein__kgen *g, ein__kskinny *z, const char *k, const char *loads) {
+    ein__buf one = {0};
+    int n = z->cut.ahead * (z->k.terms ? z->cut.columns : 1);
+    if (z->ragged)
+        ein__putf(&z->stream, "#pragma unroll\nfor (int e = 0; e < %d; e++) w[e] = %s;\n", n,
+                  z->zero);
+    ein__kskinny_term(g, z, &one, k, loads);
+    if (z->cut.ahead == 1) {
+        ein__put(&z->stream, "{\n");
+        ein__kindent(&z->stream, one.s, 4);
+        ein__put(&z->stream, "}\n");
+    } else {
+        ein__kskinny_loop(&z->stream, "u", z->cut.ahead, one.s);
+    }
+    ein__buf_free(&one);
+}
+
 // Threads along the terms: the lines' vectors, then each of the few against all of them.
 static bool ein__kskinny_along_terms(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
     ein_ctx *c = g->ctx;
-    ein__buf load = {0}, one = {0}, body = {0};
+    ein__buf load = {0}, loads = {0}, x = {0}, one = {0}, body = {0}, rows = {0};
+    int columns = z->cut.columns;
     g->vec_slot = z->k.slot;
-    ein__kaccess at = ein__kaccess_of(g, many, 0);
-    if (!at.vector) return false;
-    const char *w = ein__kskinny_vector(g, many);
-    const char *i = z->few > 1 ? "i" : "0", *j = z->columns > 1 ? "j" : "0";
-    const char *n = z->columns > 1 ? "n0 + (unsigned)j" : "n0";
-    if (z->many % z->columns)
+    if (!ein__kaccess_of(g, many, 0).vector) return false;
+    const char *words = ein__kskinny_words(g, z, many), *i = z->few > 1 ? "i" : "0";
+    const char *u = z->cut.ahead > 1 ? "u" : "0", *j = columns > 1 ? "j" : "0";
+    const char *at = z->cut.ahead == 1 ? j
+                     : columns == 1    ? u
+                                       : ein__namef(c, "u * %d + j", columns);
+    const char *k = z->cut.ahead > 1 ? ein__namef(c, "k0 + threadIdx.x + u * %du", z->cut.block)
+                                     : "k0 + threadIdx.x";
+    const char *n = columns > 1 ? "n0 + (unsigned)j" : "n0";
+    if (z->many % columns)
         n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
                        ein__knumber(g, z->many - 1));
     ein__kskinny_digits(g, &load, z->order[z->k.many], z->n[z->k.many], n);
-    ein__putf(&load, "%sw[%s] = %s;\n", ein__kskinny_take(g, 2), j, w);
-    const char *x = ein__kskinny_vector(g, few);
-    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
-    ein__putf(&one, "%sconst float4 x = %s;\n", ein__kskinny_take(g, 3), x);
+    ein__putf(&load, "%sw[%s] = %s;\n", ein__kskinny_take(g, 2), at, words);
+    ein__put(&loads, ein__kskinny_take(g, 1));
+    ein__kskinny_loop(&loads, "j", columns, load.s);
+    ein__kskinny_stream(g, z, k, loads.s);
+    ein__kforget(g, 1);
+    const char *v = ein__kskinny_vector(g, few);
+    ein__put(&x, ein__kskinny_take(g, 1));
+    if (z->few > 1) ein__kskinny_digits(g, &x, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__putf(&x, "%sx = %s;\n", ein__kskinny_take(g, 3), v);
+    ein__putf(&body, "const float4 v = %s(w[%s]);\n", z->make, at);
     for (int lane = 0; lane < 4; lane++)
-        ein__putf(&body, "acc[%s][%s] += w[%s].%s * x.%s;\n", i, j, j, ein__klane[lane],
-                  ein__klane[lane]);
-    ein__kskinny_loop(&one, "j", z->columns, body.s);
-    ein__put(&z->terms, ein__kskinny_take(g, 1));
-    ein__putf(&z->terms, "float4 w[%d];\n", z->columns);
-    ein__kskinny_loop(&z->terms, "j", z->columns, load.s);
-    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+        ein__putf(&body, "acc[%s][%s] += v.%s * x.%s;\n", i, j, ein__klane[lane], ein__klane[lane]);
+    ein__putf(&one, "float4 x = %s;\n", ein__kfill(g, ein__kliteral(g, 0).s));
+    ein__kskinny_term(g, z, &one, k, x.s);
+    ein__kskinny_loop(&one, "j", columns, body.s);
+    ein__kskinny_loop(&rows, "i", z->few, one.s);
+    ein__kskinny_loop(&z->terms, "u", z->cut.ahead, rows.s);
     ein__buf_free(&load);
+    ein__buf_free(&loads);
+    ein__buf_free(&x);
     ein__buf_free(&one);
     ein__buf_free(&body);
+    ein__buf_free(&rows);
     return true;
 }
 
@@ -170,65 +233,66 @@ static int ein__kskinny_fours(ein__kgen *g, const ein__kskinny *z, ein__ex few) 
     return vector ? slot : -1;
 }
 
-// Of four of the few, or of one, the term that they share, times the four lines of a vector.
+// What a lane fetches of the few for its warp: of one term four of them at a time, or one.
 static void ein__kskinny_share(ein__kgen *g, ein__kskinny *z, ein__ex few, int fours) {
-    ein__buf one = {0};
+    ein__buf one = {0}, all = {0};
     int vec = g->vec;
     if (fours < 0) g->vec = 1;
     g->vec_slot = fours;
     const char *x = fours < 0 ? ein__kskinny_lane(g, few, 0) : ein__kskinny_vector(g, few);
-    const char *at = fours >= 0 ? "i + l" : z->few > 1 ? "i" : "0";
-    ein__put(&z->terms, ein__kskinny_take(g, 1));
+    ein__put(&all, ein__kskinny_take(g, 1));
     g->vec = 1;
+    g->vec_slot = -1;
     if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
     ein__put(&one, ein__kskinny_take(g, 3));
-    if (fours >= 0)
-        ein__putf(&one,
-                  "const float4 four = %s;\n"
-                  "const float x[4] = {four.x, four.y, four.z, four.w};\n"
-                  "#pragma unroll\n"
-                  "for (int l = 0; l < 4; l++) {\n",
-                  x);
-    else ein__putf(&one, "const float x = %s;\n", x);
-    for (int i = 0; i < 4; i++)
-        ein__putf(&one, "%sacc[%s][%d] += w.%s * x%s;\n", fours < 0 ? "" : "    ", at, i,
-                  ein__klane[i], fours < 0 ? "" : "[l]");
-    if (fours >= 0) {
-        ein__putf(&z->terms, "#pragma unroll\nfor (int i = 0; i < %lld; i += 4) {\n",
-                  (long long)z->few);
-        ein__put(&one, "}\n");
-        ein__kindent(&z->terms, one.s, 4);
-        ein__put(&z->terms, "}\n");
+    if (fours < 0) {
+        ein__putf(&one, "own[s][%s] = %s;\n", z->few > 1 ? "i" : "0", x);
+        ein__kskinny_loop(&all, "i", z->few, one.s);
     } else {
-        ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+        ein__putf(&one, "const float4 four = %s;\n", x);
+        for (int i = 0; i < 4; i++)
+            ein__putf(&one, "own[s][i + %d] = four.%s;\n", i, ein__klane[i]);
+        ein__putf(&all, "#pragma unroll\nfor (int i = 0; i < %lld; i += 4) {\n", (long long)z->few);
+        ein__kindent(&all, one.s, 4);
+        ein__put(&all, "}\n");
     }
+    int terms = z->cut.ahead * 32 / z->cut.lanes;
+    ein__kskinny_term(g, z, &z->terms,
+                      ein__namef(g->ctx, "k0 + threadIdx.x / 32u * %du + t", terms), all.s);
     g->vec = vec;
-    g->vec_slot = -1;
     ein__buf_free(&one);
+    ein__buf_free(&all);
 }
 
 // Threads along the lines: a vector of four lines, and of each of the few the term that they share.
 static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
     ein_ctx *c = g->ctx;
     (void)ein__kparam(g, (ein__val){ein__ex_get(c, many)->val});  // the first parameter
-    int fours = ein__kskinny_fours(g, z, few);
+    int fours = ein__kskinny_fours(g, z, few), vec = g->vec;
     g->vec_slot = z->k.slot;
-    ein__kaccess at = ein__kaccess_of(g, many, 0);
-    if (!at.vector) return false;
-    const char *w = ein__kskinny_vector(g, many);
-    const char *n = "n0 + lane * 4u";
-    if (z->many % (4 * z->lanes))
+    if (!ein__kaccess_of(g, many, 0).vector) return false;
+    const char *words = ein__kskinny_words(g, z, many), *n = "n0 + lane * 4u";
+    if (z->many % (4 * z->cut.lanes))
         n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
                        ein__knumber(g, z->many - 4));
     ein__kskinny_digits(g, &z->position, z->order[z->k.many], z->n[z->k.many], n);
-    ein__putf(&z->terms, "%sconst float4 w = %s;\n", ein__kskinny_take(g, 1), w);
+    const char *loads = ein__namef(c, "%sw[%s] = %s;\n", ein__kskinny_take(g, 1),
+                                   z->cut.ahead > 1 ? "u" : "0", words);
+    ein__kforget(g, 1);
+    g->vec = 1;
+    g->vec_slot = -1;
+    ein__kskinny_stream(
+        g, z,
+        z->cut.ahead > 1 ? ein__namef(c, "k0 + first + u * %du", 32 / z->cut.lanes) : "k0 + first",
+        loads);
+    g->vec = vec;
     ein__kskinny_share(g, z, few, fours);
     return true;
 }
 
 // Position of output e of the block, the epilogue and the store.
 static void ein__kskinny_store(ein__kgen *g, const ein__step *step, ein__kskinny *z) {
-    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes;
+    int64_t lines = z->cut.columns * z->cut.lanes;
     g->vec = 1;
     g->vec_slot = -1;
     ein__kforget(g, 1);
@@ -252,36 +316,61 @@ static void ein__kskinny_store(ein__kgen *g, const ein__step *step, ein__kskinny
     g->post = NULL;
 }
 
+// Whether the streamed factor is read before the kernel before is over: it is a weight, and nothing
+// else is read for it.
+static bool ein__kskinny_early(ein__kgen *g, const ein__kskinny *z) {
+    ein__val many = {ein__ex_get(g->ctx, ein__ex_of(g->ctx, z->k.p.read[z->k.many]))->val};
+    const char *place[] = {z->index.s, g->code[0].s, z->position.s};
+    for (int i = 0; i < 3; i++)
+        if (place[i] && strchr(place[i], '[')) return false;
+    return ein__kconstant(g->ctx, many);
+}
+
 static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinny *z,
                                 int64_t blocks, const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
-    int columns = z->k.terms ? z->columns : 4, lines = z->k.terms ? z->columns : 4 * z->lanes;
+    const ein__skinny_cut *t = &z->cut;
+    int lines = t->columns * t->lanes, terms = t->ahead * 32 / t->lanes,
+        shared = t->block / t->lanes;
     bool guard = z->many % lines != 0;
     ein__buf index = {0};
     ein__putf(&index, "%s%s", z->index.s, g->code[0].s);
     ein__key keys[] = {
         {0},
         {0},
-        {"block", ein__namef(c, "%d", z->block)},
-        {"warps", ein__namef(c, "%d", z->block / 32)},
+        {"block", ein__namef(c, "%d", t->block)},
+        {"warps", ein__namef(c, "%d", t->block / 32)},
         {"rows", ein__namef(c, "%lld", (long long)z->few)},
-        {"columns", ein__namef(c, "%d", columns)},
-        {"lanes", ein__namef(c, "%du", z->lanes)},
-        {"along", z->lanes > 1 ? "1" : ""},
+        {"columns", ein__namef(c, "%d", t->columns)},
+        {"lanes", ein__namef(c, "%du", t->lanes)},
+        {"along", t->lanes > 1 ? "1" : ""},
         {"each", ein__namef(c, "%lld", (long long)(z->few * lines))},
         {"number", ein__kunsigned(g)},
         {"many", blocks > 1 ? "1" : ""},
         {"index", index.s},
-        {"count", ein__knumber(g, z->k.terms ? z->r.count / 4 : z->r.count)},
-        {"sums", ein__namef(c, "%lld", (long long)(z->few * columns))},
-        {"stride", ein__namef(c, "%du", z->block / z->lanes)},
-        {"start", z->lanes > 1 ? ein__namef(c, "threadIdx.x / %du", z->lanes) : "threadIdx.x"},
+        {"early", ein__kskinny_early(g, z) ? "1" : ""},
+        {"count", ein__knumber(g, z->count)},
+        {"turn", ein__namef(c, "%du", shared * t->ahead)},
+        {"turns", t->turns > 1 ? "1" : ""},
         {"position", z->position.s ? z->position.s : ""},
+        {"type", z->type},
+        {"ahead", ein__namef(c, "%d", t->ahead)},
+        {"loads", ein__namef(c, "%d", t->ahead * (z->k.terms ? t->columns : 1))},
+        {"stream", z->stream.s},
+        {"shares", ein__namef(c, "%d", (terms + 31) / 32)},
+        {"taken", ein__namef(c, "%d", terms)},
+        {"some", terms % 32 ? "1" : ""},
+        {"held", ein__namef(c, "%d", t->held)},
+        {"pitch", ein__namef(c, "%d", t->pitch)},
+        {"groups", ein__namef(c, "%d", 32 / t->lanes)},
+        {"value", ein__namef(c, *z->make ? "%s(w[u])" : "%sw[u]", z->make)},
+        {"share", z->terms.s},
         {"terms", z->terms.s},
-        {"first", ein__namef(c, "%d", z->lanes)},
-        {"one", ein__namef(c, "threadIdx.x %% 32u < %du", z->lanes)},
+        {"sums", ein__namef(c, "%lld", (long long)(z->few * t->columns))},
+        {"first", ein__namef(c, "%d", t->lanes)},
+        {"one", ein__namef(c, "threadIdx.x %% 32u < %du", t->lanes)},
         {"output",
-         z->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
+         t->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
         {"result", z->result.s},
         {"inside", guard ? ein__namef(c, "n >= %s", ein__knumber(g, z->many)) : ""},
         {"store", z->store.s}};
@@ -296,24 +385,17 @@ static bool ein__kskinny_put(ein__kgen *g, const ein__step *step, ein__kskinny *
     ein__ex many = ein__ex_of(g->ctx, z->k.p.read[z->k.many]),
             few = ein__ex_of(g->ctx, z->k.p.read[z->k.few]);
     int64_t blocks;
+    g->ordered = true;
     ein__kskinny_slots(g, z);
-    ein__kskinny_choose(g, z);
+    ein__kskinny_cut(g, z);
     ein__kskinny_index(g, z, &blocks);
     bool ok = z->k.terms ? ein__kskinny_along_terms(g, z, many, few)
                          : ein__kskinny_along_lines(g, z, many, few);
     if (!ok) return false;
-    g->vec = z->k.terms ? 4 : 1;
-    g->vec_slot = z->k.terms ? z->k.slot : -1;
-    ein__buf terms = {0};
-    ein__put(&terms, "");
-    ein__kdecompose(g, &terms, z->r.s, z->r.ns, z->r.scan.used, "k");
-    ein__put(&terms, z->terms.s);
-    ein__buf_free(&z->terms);
-    z->terms = terms;
     ein__kskinny_store(g, step, z);
     // A block's last lines may lie beyond the end.
     if (g->too_wide || (z->many > INT32_MAX - EIN__SKINNY_BLOCK && !g->wide)) return false;
-    if (!g->overflow && ein__kgrid(g->ctx, l, blocks, z->block))
+    if (!g->overflow && ein__kgrid(g->ctx, l, blocks, z->cut.block))
         ein__kskinny_finish(g, step, z, blocks, hint, out, l);
     return true;
 }
@@ -324,7 +406,7 @@ static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hin
                             ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
     int64_t stride[EIN__MAX_RANK];
-    ein__kskinny z = {.columns = 0};
+    ein__kskinny z = {.many = 0};
     ein__dtype t = ein__kdtype(g, step->out);
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     if (g->vec != 4 || t > EIN__BF16 || !ein__match_skinny(g->ctx, s, stride, &z.k))
