@@ -133,6 +133,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $terms acc += p0[i0 * 777 + (int)k]
 #define $join acc += part[j][threadIdx.x]
 #define $add acc += other
+#define $ahead 8
 #ifdef LINT_reduce_warp
 #undef $join
 #define $join acc += other

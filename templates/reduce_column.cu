@@ -14,6 +14,7 @@
 //@key block     number of the 32 outputs that this block works on
 //@key start     this thread's first term
 //@key stride    threads that share the terms
+//@key ahead     terms of a thread whose loads are on their way together
 //@key parts     blocks that share the terms of an output; empty: one
 //@key add       acc combined with other
 static __global__ void __launch_bounds__(256) $name($params) {
@@ -28,7 +29,8 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@end
     $before;
     $T acc = $identity;
-#pragma unroll 4
+    const int AHEAD = $ahead;
+#pragma unroll AHEAD
     for ($number k = $start; k < $count; k += $stride) {
         $terms;
     }

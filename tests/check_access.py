@@ -211,20 +211,31 @@ def check_ahead(case, folder):
     return "%s . %s in %s: %s has %d bytes on their way" % (x, w, math, kernel, on_way)
 
 
+def check_columns(folder):
+    """Eight rows are on their way where threads add up neighbouring columns."""
+    source, path = os.path.join(folder, "columns.ein"), os.path.join(folder, "columns.cu")
+    with open(source, "w") as f:
+        f.write(unary("columns", "512,512", "ReduceSum(x; axes=[0], keepdims=0)"))
+    subprocess.run(["build/einnet", "emit", source, "-o", path], check=True)
+    (loads, _, _, _), = compiled(path, folder).values()
+    return None if len(loads) >= 8 else "sums of columns load %s" % widths(loads)
+
+
 def main():
     if sys.argv[1:2] == ["--table"]:
         table(sys.argv[2:])
         return 0
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for wrong in [check(case, folder) for case in CASES] + [
-                check_program(program, folder) for program in PROGRAMS] + [check_copies(folder)] + [
-                check_ahead(each, folder) for each in AHEAD]:
+        found = [check(case, folder) for case in CASES]
+        found += [check_program(program, folder) for program in PROGRAMS]
+        found += [check_ahead(each, folder) for each in AHEAD]
+        found += [check_copies(folder), check_columns(folder)]
+        for wrong in found:
             failed += wrong is not None
             if wrong:
                 print(wrong)
-    print("%d passed, %d failed" % (
-        len(CASES) + len(PROGRAMS) + 1 + len(AHEAD) - failed, failed))
+    print("%d passed, %d failed" % (len(found) - failed, failed))
     return failed != 0
 
 

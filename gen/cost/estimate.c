@@ -229,7 +229,7 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     int64_t waves = ein__ceil(cut.blocks, g->sms * slots);
     w->math_ps = ein__memory_ps(g, ein__times(again, size), ein__memory_share[0], true);
     w->math_ps = ein__most(w->math_ps, ein__issued_ps(g, ops, 1));
-    w->chain_ps = ein__times(ein__times(waves, cut.turns) - 1, EIN__SKINNY_LATENCY_PS);
+    w->chain_ps = ein__times(ein__times(waves, cut.turns) - 1, EIN__MEMORY_PS);
 }
 
 // What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have

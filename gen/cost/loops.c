@@ -156,16 +156,21 @@ static int64_t ein__loop_turns(ein_ctx *ctx, const ein__scope *s, bool terms) {
 // blocks share its terms.
 static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, int64_t bytes,
                                  int *parts) {
-    int64_t outputs = ein__results_of(ctx, s), ps;
-    int64_t whole = ein__times(ein__loop_turns(ctx, s, terms), EIN__LOOP_TURN_PS);
-    ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS)};
-    if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs};
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t outputs = ein__results_of(ctx, s), ps, turn = EIN__LOOP_TURN_PS;
+    // A column's loads are single words, of which few blocks have too few on their way to hide how
+    // far memory is.
+    if (!terms && outputs <= EIN__SHARED_OUTPUTS && bytes > g->l2_bytes / 2)
+        turn = EIN__MEMORY_PS / EIN__COLUMN_AHEAD;
+    int64_t whole = ein__times(ein__loop_turns(ctx, s, terms), turn);
+    ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS), turn};
+    if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs, turn};
     *parts = 1;
     if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
         return whole;
     const ein__expr *e = terms ? NULL : ein__leading_read(ctx, s);
     if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
-    *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
+    *parts = ein__share_parts(g, &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
 }
 

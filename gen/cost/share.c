@@ -11,14 +11,16 @@ enum {
     EIN__SHARE_JOIN_PS = 400000,
     EIN__SHARE_ARRIVAL_PS = 2000,  // between two blocks that count themselves in one place; assumed
     EIN__SHARE_STREAMS = 2,        // blocks of an SM that keep the memory busy; assumed
-    EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
-    EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
+    EIN__SHARE_RESIDENT = 4,    // blocks of 256 threads an SM that streaming wants at most; assumed
+    EIN__LOOP_TURN_PS = 10000,  // a turn of a loop whose loads hit a cache, some in flight; assumed
+    EIN__COLUMN_AHEAD = 8,      // loads that a thread of a column has on their way
+    EIN__MEMORY_PS = 600000     // from such a load's issue until it is there from memory; assumed
 };
 
 // Threads that work on a reduction: those that share the terms of one result, and how many blocks
-// there are while a result, or a group of them, has one.
+// there are while a result, or a group of them, has one; how long a turn of their loops takes.
 typedef struct ein__crowd {
-    int64_t lanes, groups;
+    int64_t lanes, groups, turn_ps;
 } ein__crowd;
 
 // How many blocks share the terms of a group's results, and how long a thread's loop takes then,
@@ -29,12 +31,12 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    int64_t whole = *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
+    int64_t whole = *ps = ein__muldiv(turns, c->turn_ps, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
-        int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
+        int64_t with = ein__muldiv((turns + n - 1) / n, c->turn_ps, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         if (with >= *ps || !ein__tail_gains(with, whole)) continue;
         *ps = with;

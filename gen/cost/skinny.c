@@ -18,9 +18,8 @@ enum {
     EIN__SKINNY_DEPTH = 64,  // terms at least: below, a thread an output does
     EIN__SKINNY_LANES = 8,   // threads along vectors of lines
     EIN__SKINNY_BLOCK = 256,
-    EIN__SKINNY_BYTES = 128,         // that a thread has on their way along lines
-    EIN__SKINNY_SHARED = 6144,       // floats of the few in shared memory at most
-    EIN__SKINNY_LATENCY_PS = 600000  // of a load from memory; assumed
+    EIN__SKINNY_BYTES = 128,    // that a thread has on their way along lines
+    EIN__SKINNY_SHARED = 6144,  // floats of the few in shared memory at most
 };
 
 // Whether four neighbours of a factor along `slot` are one aligned vector.

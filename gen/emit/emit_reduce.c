@@ -296,7 +296,9 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (column) {
         const char *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
         keys[12] = (ein__key){"join", join};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
+        keys[18] = (ein__key){
+            "ahead", ein__namef(g->ctx, "%d", r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD)};
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 19, out, l);
     } else {
         if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
