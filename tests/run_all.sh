@@ -70,8 +70,8 @@ parts=(
     'build    -    sh tests/frame/test_build.sh'
     "run-fp16 cuda $python tests/run_models.py --new --math fp16 $all"
     "run      cuda $python tests/run_models.py $heavy"
-    "run-race cuda $python tests/run_models.py --mode race $light"
-    "fuzz     cuda $python tests/fuzz_models.py --count 96"
+    "run-race cuda $python tests/run_models.py --mode race --once $light"
+    "fuzz     cuda $python tests/fuzz_models.py --count 80"
     'modes    -    python3 tests/check_modes.py'
     'math     -    sh tests/frame/test_math.sh'
     'typed    cuda python3 tests/check_typed.py'
