@@ -38,6 +38,12 @@ static int matmul_describe($model *m, matmul_call *c, const matmul_size *s) {
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
     int r = matmul_matrix(m, s->name, &c->a, $type, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                           s->lda, s->batch, s->sa);
     if (!r)

@@ -56,6 +56,20 @@ z = ConvTranspose(y, l; strides=2, pads=[0,1,2,2])
 """
 SLOW = ["--gpu", "nano"]
 
+# A bias that begins between 16-byte addresses would lower what the whole product may be told.
+BIAS = """ein 1
+model shifted
+input x: f32[384,320]
+weight k: f32[320,448] = randn(seed=1, std=0.06)
+weight l: f32[320,448] = randn(seed=2, std=0.06)
+weight b: f32[456] = randn(seed=3)
+output y, z
+t = MatMul(x, k)
+y[i,j] = relu(t[i,j] + b[j+3])
+u = MatMul(x, l)
+z[i,j] = relu(u[i,j] + b[j+8])
+"""
+
 LIBS = ("none", "cublas", "all")
 
 
@@ -99,6 +113,17 @@ class Libraries(Checks):
         wrong = run_models.what_is_wrong(path, args)
         self.check("calls for nothing: the oracle's values", not wrong, wrong)
 
+    def shifted_bias(self):
+        path = os.path.join(self.folder, "shifted.ein")
+        with open(path, "w") as out:
+            out.write(BIAS)
+        for math in ("fp32", "fp16"):
+            kinds = dict(plan(path, "--baseline", "--math", math)[1])
+            self.check("%s: a bias at 12 bytes is no call's" % math,
+                       "bias" not in kinds["y"], kinds)
+            self.check("%s: a bias at 32 bytes is one's" % math,
+                       kinds["z"].endswith("+ bias + relu"), kinds)
+
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
@@ -106,6 +131,7 @@ def main():
         z.no_dearer("parts", PARTS)
         z.no_dearer("causal", CAUSAL)
         z.copies()
+        z.shifted_bias()
     return z.finish()
 
 

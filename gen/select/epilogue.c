@@ -217,11 +217,13 @@ static int ein__aligned(int most, int64_t size, const int64_t *n, int count) {
 }
 
 // cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
-// and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
-// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
+// and a matrix with a leading dimension of its own, one for each product of a batch. `out`: strides
+// of the result of `s`, from which `g` was made. Fills the call's epilogue. What the caller gives
+// is 16-byte aligned, and a bias that begins elsewhere would slow the whole product down.
 static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
                             ein__gemm *g) {
     int64_t ldz = 0, sz = 0;
+    if (e->bias.i && e->at * ein__math_bytes(g->math) % 16) return false;
     for (uint32_t t = 0; t < s->nt; t++) {
         bool column = g->columns >> t & 1, row = g->rows >> t & 1;
         if (s->n[t] == 1) continue;
@@ -230,7 +232,7 @@ static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__
         // A row's iterator moves by as many rows of z as of the result; so does one of the batch.
         int64_t unit = row ? g->ldc : g->sc, count = unit ? out[t] / unit : 0;
         int64_t *each = row ? &ldz : &sz;
-        if (column || !count || e->step[t] % count || e->step[t] < 0) return false;
+        if (column || !count || e->step[t] % count || e->step[t] <= 0) return false;
         if (*each && *each != e->step[t] / count) return false;
         *each = e->step[t] / count;
     }
@@ -240,8 +242,8 @@ static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__
     g->act = e->act;
     g->ldz = e->z.i ? (ldz ? ldz : g->n) : 0;
     g->sz = sz;
-    int64_t places[] = {g->oa, g->ob, e->at};
-    g->align = ein__aligned(16, ein__math_bytes(g->math), places, 3);
+    int64_t places[] = {g->oa, g->ob};
+    g->align = ein__aligned(16, ein__math_bytes(g->math), places, 2);
     return true;
 }
 

@@ -51,6 +51,7 @@ struct algorithm {
     uint32_t reduction, swizzle, custom, stages;
     uint16_t inner, cluster;
     uint32_t alignment;  // least of what was wished
+    uint32_t bias;       // that of the bias it was chosen for; 0: none
     uint64_t workspace;
 };
 
@@ -359,6 +360,21 @@ float finish(cublasLtEpilogue_t epilogue, float v) {
                : v;
 }
 
+// How the bias of a descriptor is aligned, as far as kernels care; 0: nothing tells.
+uint32_t bias_alignment(const operation &o) {
+    uintptr_t at = (uintptr_t)o.bias;
+    return at % 16 ? (uint32_t)(at & -at) : at ? 16 : 0;
+}
+
+// Whether an algorithm may be chosen: NULL looks like the best alignment there is.
+bool bias_told(const char *function, const operation &o) {
+    bool told = !(o.epilogue & CUBLASLT_EPILOGUE_BIAS) || bias_alignment(o);
+    if (!told) {
+        fprintf(stderr, "judge: %s: no address tells how the bias is aligned\n", function);
+    }
+    return told;
+}
+
 // Bias (one value a row of D) and activation, on one result.
 void run_epilogue(const operation &o, const matrix &d, void *data, long long batch) {
     bool biased = o.epilogue & CUBLASLT_EPILOGUE_BIAS;
@@ -408,6 +424,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!handle || !desc || !a || !b || !c || !d || !wish || requested < 1) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (!bias_told(__func__, *of(desc))) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
     judge_gemm g;
     cublasStatus_t status = check_product(*of(desc), *of(a), *of(b), *of(c), *of(d), &g);
     if (status != CUBLAS_STATUS_SUCCESS) {
@@ -439,6 +458,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                          0,
                          0,
                          *std::min_element(w->alignment, w->alignment + 4),
+                         bias_alignment(*of(desc)),
                          each.workspace};
         r->workspaceSize = each.workspace;
         r->wavesCount = 1.0f;
@@ -456,6 +476,9 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     if (!handle || !desc || !a || !b || !c || !d || !algo || !of(algo)->known || !result) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (!bias_told(__func__, *of(desc))) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
     judge_gemm g;
     cublasStatus_t status = check_product(*of(desc), *of(a), *of(b), *of(c), *of(d), &g);
     const algorithm *o = of(algo);
@@ -466,6 +489,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
             *result = {};
             result->algo = *algo;
             of(&result->algo)->workspace = each.workspace;
+            of(&result->algo)->bias = bias_alignment(*of(desc));
             result->workspaceSize = each.workspace;
             return CUBLAS_STATUS_SUCCESS;
         }
@@ -517,6 +541,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const algorithm *chosen = algo ? of(algo) : nullptr;
     if (!aligned(a, chosen) || !aligned(b, chosen) || !aligned(c, chosen) || !aligned(d, chosen)) {
         fprintf(stderr, "judge: cublasLtMatmul: an address is not aligned as was promised\n");
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    if (biased && chosen && chosen->bias > bias_alignment(o)) {
+        fprintf(stderr, "judge: cublasLtMatmul: the bias is not aligned as was promised\n");
         return CUBLAS_STATUS_EXECUTION_FAILED;
     }
     if ((chosen && bytes < needed(*chosen)) || (bytes && !judge_in_device(workspace, bytes)) ||

@@ -414,6 +414,20 @@ static void light_algorithms() {
     device_array wide(size + 4);
     check(run(&found[0].algo, wide.f() + 1, limit) == CUBLAS_STATUS_EXECUTION_FAILED,
           "cublasLt with an address that is not aligned as promised");
+    const void *between = dbias.f() + 1;
+    cublasLtMatmulDescSetAttribute(d.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &between,
+                                   sizeof between);
+    check(run(&found[0].algo, dd.data, limit) == CUBLAS_STATUS_EXECUTION_FAILED,
+          "cublasLt with a bias that is not aligned as it was");
+    const light_descriptors untold(c, nullptr, limit);
+    check(cublasLtMatmulAlgoGetHeuristic(light, untold.desc, d.layouts[0], d.layouts[1],
+                                         d.layouts[2], d.layouts[2], d.preference, 1, &again,
+                                         &count) == CUBLAS_STATUS_INVALID_VALUE,
+          "cublasLt that is not told how the bias is aligned");
+    check(cublasLtMatmulAlgoCheck(light, untold.desc, d.layouts[0], d.layouts[1], d.layouts[2],
+                                  d.layouts[2], &found[0].algo,
+                                  &again) == CUBLAS_STATUS_INVALID_VALUE,
+          "cublasLt that is not told it by what checks an algorithm");
     cublasLtMatmulAlgoConfigSetAttribute(&found[0].algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
                                          sizeof tile);
     check(cublasLtMatmulAlgoCheck(light, d.desc, d.layouts[0], d.layouts[1], d.layouts[2],
