@@ -99,6 +99,40 @@ static void calls(ein_ctx *const *ctx, int n) {
     }
 }
 
+// A call's key tells it, whatever it does: the probe makes the call from the key alone.
+static void keys(ein_ctx *ctx) {
+    for (int i = 0; i < 4000; i++) {
+        ein__call call;
+        ein__math math = (ein__math)(i % 3);
+        int64_t b = i % 2 ? 1 : draw(6), m = draw(10), n = draw(10), k = draw(10);
+        ein__gemm g = {.batch = b, .m = m, .n = n, .k = k, .math = math, .alpha = 1};
+        g.ta = draw(1) > 1;
+        g.tb = draw(1) > 1;
+        g.lda = (g.ta ? m : k) + draw(4);
+        g.ldb = (g.tb ? k : n) + draw(4);
+        g.ldc = n + draw(4);
+        if (b > 1) g.sa = draw(30), g.sb = draw(30), g.sc = draw(30);
+        g.wide = math == EIN__MATH_FP16 && draw(1) > 1;
+        g.align = 16 >> (draw(8) % (math == EIN__MATH_FP16 ? 4 : 3));
+        g.bias.i = draw(1) > 1;
+        g.act = (ein__act)(i / 6 % 3);
+        if (draw(1) > 1) g.z.i = 1, g.ldz = n + draw(4), g.sz = b > 1 ? draw(30) : 0;
+        const char *key = ein__gemm_key(ctx, &g);
+        check(ein__call_of(ctx, key, &call), key, "the probe", 0, 0);
+        ein__conv c = {.spatial = 1 + i % 3, .n = m, .c = n, .f = k, .group = 1, .math = math};
+        for (int a = 0; a < c.spatial; a++) {
+            c.in[a] = c.out[a] = draw(8);
+            c.k[a] = c.stride[a] = c.dilation[a] = draw(3);
+            c.pad[a] = draw(3) - 1;
+        }
+        bool transposed = draw(1) > 1;
+        c.nhwc = draw(1) > 1;
+        if (!transposed) c.bias.i = draw(1) > 1, c.z.i = draw(1) > 1, c.relu = draw(1) > 1;
+        key = ein__conv_key(ctx, &c, transposed);
+        check(ein__call_of(ctx, key, &call), key, "the probe", 0, 0);
+    }
+}
+
 // ------------------------------------------------------------------------------------- kernels
 
 typedef struct kernel_case {
@@ -284,6 +318,7 @@ int main(int argc, char **argv) {
     for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) kernel(&kernels[k]);
     intensity();
     devices(ctx);
+    keys(ctx[0]);
     for (int g = 0; g < n; g++) ein_close(ctx[g]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -25,6 +25,15 @@ for kind in conv gemm; do
 done
 check 'a probe of kernels alone' $einnet probe $models --small --part 2/2 -o "$work/kernel.cu"
 check 'it calls no library' sh -c "! grep -E -q 'cudnn|cublas' $work/kernel.cu"
+epilogues=tests/unseen/product_epilogues.ein
+for math in fp32:fma tf32:tf32 fp16:tensor; do
+    kind=${math#*:}
+    math=${math%:*}
+    check "$math: a probe of products with epilogues" $einnet probe $epilogues --math $math \
+        --kernels 0 -o "$work/math.cu"
+    check "$math: they are measured" grep -q "\"gemm f.. $kind .* bias=1 z=1 act=" \
+        "$work/math.cu"
+done
 
 # ---- parts
 
