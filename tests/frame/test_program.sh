@@ -17,6 +17,12 @@ f = json.load(open(sys.argv[1]))
 assert f['median_us'] > 0 and f['cold_median_us'] > 0 and f['latency_median_us'] > 0
 assert f['model'] == 'attention' and f['error'] < 1e-5 and f['input_sets'] > 1" "$work/json"
 
+# Plain runs are none of the graph that --check has recorded: that one is replayed there alone.
+sed 's/CUDA_CALL(m, "run", cudaGraphLaunch(.*/puts("replayed"); &/' "$work/p.cu" > "$work/r.cu"
+check 'replays: build' tests/judge/judgecc --quick -o "$work/r" "$work/p_test.cu" "$work/r.cu"
+"$work/r" "$work/p.weights" --check --bench --bench-ms 0.1 > "$work/said" 2>&1
+[ "$(grep -c '^replayed$' "$work/said")" = 1 ] && pass || fail 'replays: one' "$work/said"
+
 "$work/p" "$work/p.weights" --check --steps --bench-ms 0.1 > "$work/steps" 2>&1
 check '--steps with --check' [ $? = 0 ]
 # The plan's lines have a name as their fourth word, the program's as their last.
