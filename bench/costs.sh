@@ -11,6 +11,7 @@ probe_restarts=8        # of one part, each without what ended it
 # The name of this GPU in tables of costs; fails where it has none.
 device_name() {
     case $title in
+    *GH200*) return 1 ;;    # neither: H100's SMs, and memory of its own
     *H200*) echo h200 ;;
     *H100*) echo h100 ;;
     *A100*40GB*) echo a100-40 ;;

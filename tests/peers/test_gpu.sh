@@ -20,6 +20,16 @@ refused 'an unknown phase' --phase what
 refused 'a number of rounds that is none' --rounds x
 refused 'an option without its value' --peers
 
+# named NAME TITLE: what tables of costs call the GPU that names itself TITLE; '' has no row.
+named() {
+    got=$(bash -c '. bench/costs.sh; title=$1; device_name' - "$2")
+    if [ "$got" = "$1" ]; then pass; else fail "$2 is '$1', not '$got'"; fi
+}
+named h200 'NVIDIA H200'
+named h100 'NVIDIA H100 80GB HBM3'
+named a100-40 'NVIDIA A100-SXM4-40GB'
+named '' 'NVIDIA GH200 480GB'
+
 if ! command -v nvcc > /dev/null; then
     echo 'skipped: the judge needs the headers of nvcc'
     finish
