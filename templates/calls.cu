@@ -2,6 +2,7 @@
 //@key conv   the program calls cuDNN
 //@key gemm   the program calls cuBLAS
 //@key steps  it reports its steps to who asked in the options
+//@key launches  it launches kernels, and says so step by step
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
 
 static int fail($model *m, int code, const char *where, const char *why) {
@@ -27,6 +28,16 @@ static void stepped($model *m, const char *name) {
 }
 //@else
 #define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())
+//@end
+//@if launches
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
 //@end
 //@if conv
 

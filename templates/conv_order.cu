@@ -61,15 +61,16 @@ static int conv_move($model *m, const conv_size *s, int which, const void *from,
     const unsigned short *a = (const unsigned short *)from;
     unsigned short *b = (unsigned short *)to;
     if (s->half) {
-        k_move_channels<unsigned short><<<grid, 256, 0, stream>>>(a, b, c, p, all, last);
-        CUDA_CALL(m, s->name, cudaGetLastError());
+        CUDA_CALL(m, s->name,
+                  launch_now(k_move_channels<unsigned short>, grid, 256, 0, stream, a, b, c, p, all,
+                             last));
         return 0;
     }
     //@end
     const float *x = (const float *)from;
     float *y = (float *)to;
-    k_move_channels<float><<<grid, 256, 0, stream>>>(x, y, c, p, all, last);
-    CUDA_CALL(m, s->name, cudaGetLastError());
+    CUDA_CALL(m, s->name,
+              launch_now(k_move_channels<float>, grid, 256, 0, stream, x, y, c, p, all, last));
     return 0;
 }
 

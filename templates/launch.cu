@@ -12,14 +12,6 @@ static size_t shared_of(const $model *m, int shared) {
 }
 
 //@end
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
 template <class... P, class... A>
 static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block$more, cudaStream_t stream, A... args) {

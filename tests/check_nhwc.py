@@ -200,6 +200,14 @@ class Calls(Checks):
         if base:
             self.refused("copies of filters alone", base, "last")
             self.refused("copies of filters alone, order refused", base, "order", 5)
+        base = self.built("before", chain, "fp16",
+                          ("    return steps(m, in, out, stream);",
+                           "    (void)cudaSetDevice(99);\n"
+                           "    const int r = steps(m, in, out, stream);\n"
+                           "    (void)cudaGetLastError();\n    return r;"))
+        self.check("an error that came before is planted", base)
+        if base:
+            self.refused("an error that came before is no copy's", base, "last")
         base = self.built("fault", chain, "tf32",
                           ("* channels + c;", "* channels + (channels - 1 - c);"))
         self.check("a wrong copy is planted", base)

@@ -69,12 +69,13 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
 
 // How the program's functions report failed calls.
 EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm,
-                                   bool steps) {
+                                   bool steps, bool launches) {
     ein__key keys[] = {{"model", model},
                        {"conv", conv ? "1" : "0"},
                        {"gemm", gemm ? "1" : "0"},
-                       {"steps", steps ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
+                       {"steps", steps ? "1" : "0"},
+                       {"launches", launches ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_calls, keys, 5);
 }
 
 // Which stream and workspace steps use.
@@ -148,7 +149,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"grouped", z->group_bytes ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_state, state, 12);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true,
+                          z->first_kernel || z->nhwc);
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_conv(ctx, out, &form);

@@ -570,7 +570,7 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
     ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false);
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false, false);
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_conv(ctx, out, &form);

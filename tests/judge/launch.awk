@@ -2,10 +2,10 @@
 # `name<T, 4><<<...>>>(args);`, alone on its line, into plain C++:
 # `judge_configure("name", name, grid, block, smem, stream)(args);`. Lines keep their numbers.
 # A launch in any other form is an error. In `launch(m, WHEN, kernel, ...`, where a function of that
-# name launches what it is given, the kernel is told its name. reinterpret_cast becomes one that
-# looks at what a pointer's type is aligned to; `extern __shared__ __align__(N) unsigned char s[];`
-# the place of the judge's dynamic shared memory; calls of what stands in for tensor cores become
-# the judge's. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
+# name launches what it is given, the kernel is told its name; so it is in `launch_now(k_NAME<T>,`.
+# reinterpret_cast becomes one that looks at what a pointer's type is aligned to; `extern __shared__
+# __align__(N) unsigned char s[];` the place of the judge's dynamic shared memory; calls of what
+# stands in for tensor cores become the judge's. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
 BEGIN {
     launch = "^[ \t]*[A-Za-z_][A-Za-z0-9_:]*(<[^;\"]*>)?<<<[^;]*>>>\\(.*\\);[ \t]*(//.*)?$"
     printf "#line 1 \"%s\"\n", file
@@ -42,6 +42,12 @@ BEGIN {
         sub(/.* /, "", name)
         print substr(head, 1, length(head) - length(name)) "judge_named(" name ", \"" name "\")" \
             substr(code, length(head) + 1)
+        next
+    }
+    if (match(code, /[( ]launch_now\(k_[a-z0-9_]+<[a-z ]+>,/)) {
+        name = substr(code, RSTART + 12, RLENGTH - 13)
+        print substr(code, 1, RSTART + 11) "judge_named(" name ", \"" name "\")" \
+            substr(code, RSTART + RLENGTH - 1)
         next
     }
     gsub(/\\"/, "", code)
