@@ -17,16 +17,19 @@ enum { CHAIN = 512, ROUNDS = 21, BLOCK = 64 };
         }                                                            \
     } while (0)
 
-static __global__ void add_one(float *p) {
+static __global__ void add_one(float *p, bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
     p[blockIdx.x * BLOCK + threadIdx.x] += 1.f;
 }
 
 static int add_chain(cudaStream_t stream, float *p, int blocks, bool early) {
     for (int i = 0; i < CHAIN; i++) {
+        const bool next_early = early && i + 1 < CHAIN;
 #if CUDART_VERSION >= 11080
         cudaLaunchAttribute serial = {};
         cudaLaunchConfig_t config = {};
@@ -37,10 +40,9 @@ static int add_chain(cudaStream_t stream, float *p, int blocks, bool early) {
         config.stream = stream;
         config.attrs = &serial;
         config.numAttrs = early && i > 0;
-        TRY(cudaLaunchKernelEx(&config, add_one, p));
+        TRY(cudaLaunchKernelEx(&config, add_one, p, next_early));
 #else
-        (void)early;
-        add_one<<<blocks, BLOCK, 0, stream> > >(p);
+        add_one<<<blocks, BLOCK, 0, stream> > >(p, next_early);
         TRY(cudaGetLastError());
 #endif
     }

@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
     //@if many
     const $number id = $tile;
     //@end
-    await_previous();
+    await_previous(next_early);
     $index;
     //@if shares
     $shares;

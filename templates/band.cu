@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
-    await_previous();
+    await_previous(next_early);
     $index;
     float acc[RM][RN];
 #pragma unroll

@@ -3,7 +3,9 @@
 //@key large  some kernels have to ask for their shared memory
 //@key more   a parameter: how much of that the kernel takes
 //@key bytes  of dynamic shared memory
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 //@if large
 // What a kernel has of the `shared` bytes of shared memory that it takes.
@@ -16,8 +18,9 @@ template <class... P, class... A>
 static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block$more, cudaStream_t stream, A... args) {
     //@if early
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -30,14 +33,16 @@ static int launch($model *m, int when, void (*kernel)(P...), const char *name, d
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    //@end
+    //@else
+    const bool next_early = false;
     (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, $bytes, stream, args...));
+    //@end
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, $bytes, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }

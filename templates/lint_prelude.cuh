@@ -10,7 +10,7 @@
 
 #define $name sample
 #define $kind __global__ void
-#define $params const float *__restrict__ p0, float *__restrict__ y
+#define $params const float *__restrict__ p0, float *__restrict__ y, bool next_early
 #define $number unsigned
 
 #if defined(LINT_map) || defined(LINT_naive)
@@ -75,7 +75,7 @@
 
 #ifdef LINT_stitch
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float *__restrict__ also
+#define $params const float *__restrict__ p0, float *__restrict__ y, float *__restrict__ also, bool next_early
 #define $bound 64
 #define $type float
 #define $room 200
@@ -101,7 +101,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 
 #ifdef LINT_siblings
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float *__restrict__ y1
+#define $params const float *__restrict__ p0, float *__restrict__ y, float *__restrict__ y1, bool next_early
 #define $bound 64
 #define $thread blockIdx.x * 64u + threadIdx.x
 #define $parts id < 64u ? copied(p0, y, id) : copied(p0, y1, id - 64u)
@@ -146,7 +146,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #endif
 #ifndef LINT_reduce_warp
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, \
+        unsigned *arrived, bool next_early
 #include "tail.cu"
 #undef $block
 #define $block blockIdx.x / 4u
@@ -179,7 +180,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $block 128
 #else
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, \
+        unsigned *arrived, bool next_early
 #include "tail.cu"
 #define $block blockIdx.x / 4u
 #define $parts 4u
@@ -214,7 +216,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #ifdef LINT_transpose_half
 #include <cuda_fp16.h>
 #undef $params
-#define $params const __half *__restrict__ p0, __half *__restrict__ y
+#define $params const __half *__restrict__ p0, __half *__restrict__ y, bool next_early
 #define $int int
 #define $index const int fa = (int)(id % 4u) * 64, fb = (int)(id / 4u) * 64
 #define $a i0
@@ -260,7 +262,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #ifdef LINT_attention
 #include <cuda_fp16.h>
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, \
+        unsigned *arrived, bool next_early
 #include "tail.cu"
 #include "softmax.cu"
 #include "attention_parts.cu"
@@ -315,7 +318,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #include "tiles_loads.cu"
 #include "tiles_async.cu"
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, \
+        unsigned *arrived, bool next_early
 #include "tail.cu"
 #include "attend.cu"
 #include "softmax.cu"
@@ -379,7 +383,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #ifdef LINT_attention_few
 #include <cuda_fp16.h>
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, \
+        unsigned *arrived, bool next_early
 #include "tail.cu"
 #include "softmax.cu"
 #include "attention_parts.cu"
@@ -419,7 +424,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 
 #ifdef LINT_product
 #undef $params
-#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, \
+        unsigned *arrived, bool next_early
 #include "tail.cu"
 #include <cuda_fp16.h>
 #include "tiles_loads.cu"

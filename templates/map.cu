@@ -10,7 +10,7 @@
 static $kind $name($params) {
     //@if alone
     const $number id = $thread;
-    await_previous();
+    await_previous(next_early);
     if (id >= $threads) return;
     //@end
     $index;

@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(256) $name($params) {  // $outputs bloc
     //@if index
     const $number id = $block;
     //@end
-    await_previous();
+    await_previous(next_early);
     //@if index
     $index;
     //@end

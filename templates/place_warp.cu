@@ -15,7 +15,7 @@
 static __global__ void __launch_bounds__($block) $name($params) {
     const unsigned lane = threadIdx.x % 32u;
     const $number id = $warp;
-    await_previous();
+    await_previous(next_early);
     if (id >= $outputs) return;
     $index;
     $before;

@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     const $number id = blockIdx.x;
     //@end
     //@if reads
-    await_previous();
+    await_previous(next_early);
     //@end
     $index;
     //@if taps
@@ -87,10 +87,10 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     //@end
     //@if parts
     const unsigned part = blockIdx.x % $parts, from = part * $share;
-    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, acc);
+    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, acc);
     leave_part<$parts, $rows>(acc, parts);
     //@else
-    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);
+    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, acc);
     //@end
     //@if sums
     $room;

@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if index
     const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
     //@end
-    await_previous();
+    await_previous(next_early);
     //@if index
     $index;
     //@end

@@ -25,7 +25,7 @@ static $kind $name($params) {
     //@if alone
     const unsigned lane = threadIdx.x % $lanes;
     const $number id = $warp;
-    await_previous();
+    await_previous(next_early);
     //@end
     //@if split
     $split;

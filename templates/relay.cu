@@ -7,7 +7,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) $name($params, const relay r) {
+static __global__ void __launch_bounds__(256) $name(const relay r, $params) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];

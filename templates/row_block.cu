@@ -13,7 +13,7 @@ static __global__ void __launch_bounds__($block) $name($params) {  // $rows bloc
     //@if index
     const $number id = blockIdx.x;
     //@end
-    await_previous();
+    await_previous(next_early);
     //@if index
     $index;
     //@end

@@ -12,7 +12,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     const unsigned lane = threadIdx.x / $lanes;
     const $number column = $column;
     const $number id = $row;
-    await_previous();
+    await_previous(next_early);
     $index;
     $phases;
 }

@@ -5,6 +5,6 @@
 //@key parts   which function it calls
 static __global__ void __launch_bounds__($bound) $name($params) {
     unsigned id = $thread;
-    await_previous();
+    await_previous(next_early);
     $parts;
 }

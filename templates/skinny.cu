@@ -49,7 +49,7 @@ static __global__ void __launch_bounds__($block) $name($params) {
     //@end
     //@if early
     //@else
-    await_previous();
+    await_previous(next_early);
     //@end
     $index;
     float acc[$rows][$columns] = {};
@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__($block) $name($params) {
             $type w[$loads];
             $stream;
             //@if early
-            if (k0 == 0) await_previous();
+            if (k0 == 0) await_previous(next_early);
             //@end
             //@if along
             // Lanes fetch the few for each other.

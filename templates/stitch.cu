@@ -18,7 +18,7 @@ static __global__ void __launch_bounds__($bound) $name($params) {
     __shared__ __align__(16) $type slices[$room];
     $type *const own = $part;
     const unsigned slice = $number;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < $firstids; k += $threads)
         $first($firstargs, slice * $firstids + k);
     __syncthreads();

@@ -164,7 +164,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -174,7 +174,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);

@@ -338,7 +338,7 @@ struct tensor_tile {
     // (EARLY 1) or the second factor (2), is on its way before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;
         typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;
         feed_a a(load_a);
@@ -355,7 +355,7 @@ struct tensor_tile {
             if (EARLY == 1) first(a, factor(n, 0), k0, until);
             if (EARLY == 2) first(b, factor(n, 1), k0, until);
         }
-        await_previous();
+        await_previous(next_early);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
 #pragma unroll

@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
-    await_previous();
+    await_previous(next_early);
     $index;
     $before;
 #pragma unroll

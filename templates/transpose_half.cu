@@ -17,7 +17,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@if many
     const $number id = blockIdx.x;
     //@end
-    await_previous();
+    await_previous(next_early);
     $index;
 #pragma unroll
     for (int j = 0; j < 64; j += 8) {

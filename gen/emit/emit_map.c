@@ -3,7 +3,8 @@
 // tiles.
 
 // How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
-// elements of `arg`, in that order; the last one is the output.
+// elements of `arg`, in that order, the output last; then whether the next kernel is launched
+// early.
 enum { EIN__KDEVICES = 64 };
 
 typedef struct ein__launch {
@@ -15,7 +16,7 @@ typedef struct ein__launch {
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
-    const char *extra;  // an argument behind the pointers, or NULL
+    const char *extra;  // an argument in front of the pointers, or NULL
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
@@ -346,6 +347,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
         ein__putf(&b, ", %s *__restrict__ y%d", ein__kparam_type(g, g->peer[i].out), i + 1);
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
+    else if (!g->naive) ein__put(&b, ", bool next_early");
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -360,7 +362,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     keys[1] = (ein__key){"params", ein__kparams(g, out)};
     ein__tmpl_put(&draft, lines, keys, nkey);
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
-    if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
+    if (strstr(draft.s, "await_previous(")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
     l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "part" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));

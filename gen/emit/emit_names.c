@@ -45,7 +45,8 @@ static bool ein__is_taken(const char *name) {
         " ssize_t FILE div_t ldiv_t lldiv_t NULL stdin stdout stderr abs exit abort malloc"
         " calloc free realloc printf puts remove rename time clock exp log sin cos tan sqrt"
         " pow floor ceil erf min max signal read write open close fail launch first_like"
-        " await_previous ORDERED EARLY steps upload record info cudaStream_t cudaError_t"
+        " await_previous next_early ALONE FIRST MIDDLE LAST steps upload record info cudaStream_t "
+        "cudaError_t"
         " cudaGraph_t cudnnHandle_t cublasHandle_t linux unix"
         // what the emitted file itself declares beside it, or names inside create
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
@@ -395,6 +396,15 @@ static bool ein__is_early(const ein__emitter *z, ptrdiff_t i) {
     if (!i || ein__is_library(s) || ein__is_library(s - 1)) return false;
     return s->branch == s[-1].branch && !s->nwait &&
            ein__is_needed(z->run[i].needs, EIN__NEED_AWAIT);
+}
+
+// Where step `i` of a run is in a chain of such steps. A kernel lets the next one in only where
+// that is one of ours: what a library, or the caller behind the last step, launches in this way may
+// touch memory before it waits.
+static const char *ein__chain_place(const ein__emitter *z, ptrdiff_t i) {
+    bool next = i + 1 < arrlen(z->ctx->plan.step) && ein__is_early(z, i + 1);
+    if (ein__is_early(z, i)) return next ? "MIDDLE" : "LAST";
+    return next ? "FIRST" : "ALONE";
 }
 
 static void ein__collect(ein__emitter *z) {

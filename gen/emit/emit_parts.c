@@ -327,9 +327,9 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
 
 // A launch of our own.
 static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, const ein__launch *l,
-                            bool early) {
+                            const char *place) {
     ein__buf line = {0}, *out = &line;
-    ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
+    ein__putf(out, "    CALL(launch(m, %s, %s, ", place, l->name);
     ein__put_string(out, s->name);
     ein__put(out, ", ");
     ein__put_dims(out, l->grid);
@@ -338,11 +338,11 @@ static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, c
     if (l->smem) ein__putf(out, ", %d", l->smem);
     if (s->branch) ein__putf(out, ", m->on[%d]", s->branch);
     else ein__put(out, ", stream");
+    if (l->extra) ein__putf(out, ", %s", l->extra);
     for (int i = 0; i < l->narg; i++) {
         ein__put(out, ", ");
         ein__put_pointer(z, out, l->arg[i], 0);
     }
-    if (l->extra) ein__putf(out, ", %s", l->extra);
     if (l->shared)
         ein__putf(out, ", (float4 *)v_workspace%s, v_arrived + %lld",
                   ein__branch_suffix(z->ctx, s->branch), (long long)s->counter);
@@ -405,7 +405,7 @@ static void ein__put_step_algebra(ein__emitter *z, ein__buf *out, const ein__ste
 }
 
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,
-                          bool early) {
+                          const char *place) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
     if (ein__is_library(s) || l->extra) ein__put_step_algebra(z, out, s);
@@ -425,7 +425,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
         ein__put_record(out, s);
         return;
     }
-    ein__put_launch(z, out, s, l, early);
+    ein__put_launch(z, out, s, l, place);
     ein__put_record(out, s);
 }
 
@@ -458,7 +458,7 @@ static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *
     z->in = z->out = false;
     ein__put(&body, "");
     for (ptrdiff_t i = from; i < to; i++) {
-        ein__put_step(z, &body, &steps[i], &launches[i], !init && ein__is_early(z, i));
+        ein__put_step(z, &body, &steps[i], &launches[i], init ? "ALONE" : ein__chain_place(z, i));
         stream |= launches[i].name && !steps[i].branch;
     }
     for (int b = 1; b < ctx->plan.branches && !init && to == arrlen(steps); b++)

@@ -453,7 +453,7 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
         ein__putf(list, "%s{%lldull * sizeof(%s), %d}", arg ? ", " : "", (long long)(n + at), type,
                   real);
     }
-    ein__put(out, ");\n}\n\n");
+    ein__put(out, ", false);\n}\n\n");
     ein__put(list, "}},\n");
 }
 

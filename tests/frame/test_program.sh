@@ -147,16 +147,22 @@ ahead() { JUDGE_REPORT=launch "$@" 2>&1 | grep -c 'begun ahead$'; }
 for order in '' rev rand1 rand2; do
     check "early: order $order" env JUDGE_ORDER=$order "$work/e" "$work/e.weights" --check
 done
-sed -n 's/.*CALL(launch(m, EARLY, \([a-z_0-9]*\), .*/\1/p' "$work/e.cu" | sort -u |
+# The last kernel lets nothing in early: what comes behind the run is the caller's.
+sed 's/(launch(m, LAST, /(launch(m, MIDDLE, /' "$work/e.cu" > "$work/less.cu"
+tests/judge/judgecc --quick -o "$work/less" "$work/e_test.cu" "$work/less.cu"
+"$work/less" "$work/e.weights" > "$work/log" 2>&1
+[ $? = 86 ] && grep -q 'lets the next one in early' "$work/log" && pass ||
+    fail 'early: the last kernel' "$work/log"
+sed -n -E 's/.*CALL\(launch\(m, (MIDDLE|LAST), ([a-z_0-9]*), .*/\2/p' "$work/e.cu" | sort -u |
     head -n 4 > "$work/kernels"
 [ "$(wc -l < "$work/kernels")" -ge 3 ] && pass || fail 'early: there are such kernels' "$work/e.cu"
 while read -r kernel; do
     for how in without late; do
-        awk -v kernel="$kernel" -v how=$how '
+        awk -v kernel="$kernel" -v how=$how -v wait='await_previous(next_early);' '
             /__global__/ { inside = index($0, kernel "(") > 0 }
             inside && /await_previous[(]/ { next }
-            inside && /^}/ && how == "late" { print "    await_previous();" }
-            inside && /return;/ && how == "late" { sub(/return;/, "{ await_previous(); return; }") }
+            inside && /^}/ && how == "late" { print "    " wait }
+            inside && /return;/ && how == "late" { sub(/return;/, "{ " wait " return; }") }
             /^}/ { inside = 0 }
             { print }' "$work/e.cu" > "$work/less.cu"
         if ! tests/judge/judgecc --quick -o "$work/less" "$work/e_test.cu" "$work/less.cu"; then

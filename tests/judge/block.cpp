@@ -22,6 +22,7 @@ KEEP_OUT_OF_BSS judge_thread *judge_self = nullptr;
 KEEP_OUT_OF_BSS uint3 threadIdx = {0, 0, 0}, blockIdx = {0, 0, 0};
 KEEP_OUT_OF_BSS dim3 blockDim(1), gridDim(1);
 KEEP_OUT_OF_BSS judge_clock judge_now = {};
+const char *judge_let_in = nullptr;
 
 extern "C" {
 __attribute__((weak)) void __asan_poison_memory_region(void const volatile *start, size_t bytes);
@@ -237,6 +238,7 @@ void judge_trigger() {
             "the next kernel is let in before the wait: it could begin before what came before "
             "this kernel is over, which the judge does not try");
     }
+    judge_let_in = block.kernel;
 }
 
 void judge_threadfence() {

@@ -31,48 +31,48 @@ static void launch(int when, void (*kernel)(P...), A... args) {
 
 static __device__ int self() { return (int)(blockIdx.x * BLOCK + threadIdx.x); }
 
-__global__ void first(const float *x, float *y) {
+__global__ void first(const float *x, float *y, bool next_early) {
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
     y[self()] = 2 * x[N - 1 - self()];
 }
 
-__global__ void right(const float *x, const float *w, float *y) {
+__global__ void right(const float *x, const float *w, float *y, bool next_early) {
     const float weight = w[self()];  // nothing writes to it
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
     y[self()] = weight * x[N - 1 - self()];
 }
 
-__global__ void no_wait(const float *x, const float *w, float *y) {
+__global__ void no_wait(const float *x, const float *w, float *y, bool) {
     y[self()] = w[self()] * x[N - 1 - self()];
 }
 
-__global__ void some_wait(const float *x, const float *w, float *y) {
+__global__ void some_wait(const float *x, const float *w, float *y, bool) {
     if (blockIdx.x) cudaGridDependencySynchronize();
     y[self()] = w[self()] * x[N - 1 - self()];
 }
 
-__global__ void reads_before(const float *x, const float *w, float *y) {
+__global__ void reads_before(const float *x, const float *w, float *y, bool) {
     const float value = x[N - 1 - self()];
     cudaGridDependencySynchronize();
     y[self()] = w[self()] * value;
 }
 
-__global__ void writes_before(const float *x, const float *w, float *y) {
+__global__ void writes_before(const float *x, const float *w, float *y, bool) {
     y[self()] = 0;
     cudaGridDependencySynchronize();
     y[self()] = w[self()] * x[N - 1 - self()];
 }
 
-__global__ void early_trigger(const float *x, const float *w, float *y) {
+__global__ void early_trigger(const float *x, const float *w, float *y, bool) {
     cudaTriggerProgrammaticLaunchCompletion();
     cudaGridDependencySynchronize();
     y[self()] = w[self()] * x[N - 1 - self()];
 }
 
 // Keeps barriers, warps' meetings and shared memory on both sides of the wait.
-__global__ void waits_inside(const float *x, const float *w, float *y) {
+__global__ void waits_inside(const float *x, const float *w, float *y, bool) {
     __shared__ float s[BLOCK];
     s[threadIdx.x] = w[self()];
     __syncthreads();
@@ -88,26 +88,27 @@ __global__ void waits_inside(const float *x, const float *w, float *y) {
 
 // x -> a -> b -> y.
 static void chain(const char *name, const float *x, const float *w, float *a, float *b, float *y) {
-    void (*second)(const float *, const float *, float *) = right;
+    void (*second)(const float *, const float *, float *, bool) = right;
     if (IS(no_wait) || IS(library_no_wait)) second = no_wait;
     if (IS(some_wait)) second = some_wait;
     if (IS(reads_before)) second = reads_before;
     if (IS(early_trigger)) second = early_trigger;
     if (IS(waits_inside)) second = waits_inside;
-    launch(ORDERED, first, x, a);
+    const bool other = IS(library) || IS(library_no_wait) || IS(lets_library_in);
+    launch(ORDERED, first, x, a, !other || IS(lets_library_in));
     if (IS(writes_before)) {
-        launch(EARLY, writes_before, a, w, (float *)x);
-        launch(EARLY, right, x, w, y);
+        launch(EARLY, writes_before, a, w, (float *)x, true);
+        launch(EARLY, right, x, w, y, false);
         return;
     }
-    if (IS(library) || IS(library_no_wait)) {
+    if (other) {
         // Work that is no kernel of ours, between two that are.
         cudaMemcpyAsync(b, a, N * sizeof(float), cudaMemcpyDeviceToDevice, stream);
-        launch(EARLY, second, b, w, y);
+        launch(EARLY, second, b, w, y, false);
         return;
     }
-    launch(EARLY, second, a, w, b);
-    launch(EARLY, right, b, w, y);
+    launch(EARLY, second, a, w, b, true);
+    launch(IS(lets_ordered_in) ? ORDERED : EARLY, right, b, w, y, IS(lets_nothing_in));
 }
 
 // The same on the host, from x[i] = i and w[i] = 3.

@@ -113,6 +113,9 @@ struct judge_clock {
 
 extern judge_clock judge_now;
 
+// The kernel that has let the next one in, once one has; whoever runs grids looks and clears it.
+extern const char *judge_let_in;
+
 const char *judge_kernel_name();
 
 // Room by lane for what the running thread's warp brings to its next meeting beside a value each;

@@ -171,6 +171,7 @@ bool special_step(warp &w, const inst &i, uint32_t mask) {
         if (mask & ~w.ordered) {
             fault(w, i, "the next kernel is let in before griddepcontrol.wait");
         }
+        judge_let_in = w.block->of->config.name;
         advance(w);
         return true;
     default: break;

@@ -3,7 +3,8 @@
 // synchronisation allows, the streams interleaved at random. A replayed graph keeps the order that
 // streams and events gave it and no other: JUDGE_ORDER=rev runs the youngest work that may run
 // first, JUDGE_ORDER=rand any. Kernels that were launched early begin before the work before them
-// in their stream, where that work has had to wait, and in every replay.
+// in their stream, where that work has had to wait, and in every replay. What a kernel lets in
+// early has to be such a kernel: others may touch memory before they wait.
 #include <stdio.h>
 #include <time.h>
 
@@ -63,6 +64,7 @@ struct CUstream_st {
     CUgraph_st *capture = nullptr;
     std::set<size_t> captured;
     std::deque<task> queue;
+    const char *let_in = nullptr;  // the kernel, run last, that lets in what comes next
 };
 
 // The last two say where in a capture the event was last recorded.
@@ -96,9 +98,17 @@ bool runnable(const CUstream_st *stream) {
             stream->queue.front().wait->done >= stream->queue.front().ticket);
 }
 
+[[noreturn]] void fault_let_in(const char *kernel, const char *next) {
+    judge_fault("kernel %s lets the next one in early, and %s", kernel, next);
+}
+
 void run_front(CUstream_st *stream) {
     task next = std::move(stream->queue.front());
     stream->queue.pop_front();
+    if (stream->let_in && !next.ahead) {
+        fault_let_in(stream->let_in, "what comes next was not launched so");
+    }
+    stream->let_in = nullptr;
     if (next.work) {
         judge_open_memory();
         if (!stream->queue.empty() && stream->queue.front().ahead) {
@@ -106,6 +116,7 @@ void run_front(CUstream_st *stream) {
         }
         next.work();
         judge_close_memory();
+        std::swap(stream->let_in, judge_let_in);
     }
 }
 
@@ -187,6 +198,10 @@ cudaError_t judge_enqueue(cudaStream_t handle, std::function<void()> work,
 void judge_drain(cudaStream_t handle) {
     CUstream_st *stream = resolve(handle);
     run_until([=] { return stream->queue.empty(); });
+    // After a failed launch nothing may come next.
+    if (stream->let_in && !judge_env().fail_at) {
+        fault_let_in(stream->let_in, "nothing comes next");
+    }
 }
 
 void judge_drain_all() {
@@ -505,6 +520,14 @@ static void replay(const std::vector<graph_node> &node) {
             }
         }
         node[i].work();
+        bool met = !judge_let_in;
+        for (size_t j : before[i]) {
+            met = met || node[j].ahead;
+        }
+        if (!met) {
+            fault_let_in(judge_let_in, "no node behind it was launched so");
+        }
+        judge_let_in = nullptr;
         for (size_t j : before[i]) {
             if (!--left[j]) {
                 ready.insert(j);
@@ -512,6 +535,14 @@ static void replay(const std::vector<graph_node> &node) {
         }
     }
 }
+
+#if CUDART_VERSION >= 11010
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
+    JUDGE_CALL(cudaErrorUnknown);
+    bool good = executable && judge_stream_ok(stream) && !judge_is_capturing(stream);
+    return good ? cudaSuccess : judge_error(cudaErrorInvalidResourceHandle);
+}
+#endif
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     JUDGE_CALL(cudaErrorUnknown);

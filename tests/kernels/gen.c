@@ -191,7 +191,8 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
     for (int i = 0; i < l->narg; i++)
         ein__putf(&launches, "%s(%s *)b[%d]", i ? ", " : "",
                   ein__kctype(ein__kdtype(&g, l->arg[i])), i);
-    ein__put(&launches, l->shared ? ", scratch, counters);\n}\n" : ");\n}\n");
+    if (l->shared) ein__put(&launches, ", scratch, counters");
+    ein__put(&launches, naive ? ");\n}\n" : ", false);\n}\n");
     ein__putf(&launches, "#else\n#define run%d NULL\n#endif\n", ncase);
     ein__dtype t = ein__kdtype(&g, out);
     ein__putf(&table, "    {\"%s%s %s\", run%d, %d, %d, %d},\n", name, naive ? " naive" : "",
