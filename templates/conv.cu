@@ -165,25 +165,48 @@ static int conv_first($model *m, conv_call *c, const conv_size *s, Offer *p, int
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
+// does not list the one that it has to be, that which fused calls always have takes its place.
+static bool conv_fall_back($model *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    //@if copied
+    //@else
+    (void)s;
+    //@end
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > $room)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
 static int $choose($model *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An algorithm may be listed once for each arithmetic.
+    cudnnConvolutionFwdAlgoPerf_t p[16];
     // An identity activation is only supported with this algorithm.
     const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
     int n = 0, r = conv_describe(m, c, s);
     if (r) return r;
     //@if transposed
     if (s->transposed) {
-        cudnnConvolutionBwdDataAlgoPerf_t q[6];
+        cudnnConvolutionBwdDataAlgoPerf_t q[12];
         CUDNN_CALL(m, s->name,
                    cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y,
-                                                               6, &n, q));
+                                                               12, &n, q));
         return conv_first(m, c, s, q, n, -1);
     }
     //@end
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    return conv_first(m, c, s, p, n, only);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
+    r = conv_first(m, c, s, p, n, only);
+    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    m->error[0] = 0;
+    return 0;
 }
 
 //@if copied
@@ -254,25 +277,6 @@ static bool conv_refused(cudnnStatus_t e) {
 #else
     return e == CUDNN_STATUS_NOT_SUPPORTED;
 #endif
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
-// the one that fused calls always have takes its place.
-static bool conv_fall_back($model *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    //@if copied
-    //@else
-    (void)s;
-    //@end
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > $room)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
 }
 
 //@end

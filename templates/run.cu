@@ -74,10 +74,12 @@ static int record($model *m, const void *const *in, void *const *out, cudaStream
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -132,6 +132,23 @@ check 'fused: build without a second one' tests/judge/judgecc --quick -o "$work/
 JUDGE_CUDNN_REFUSES=fused "$work/r" "$work/f.weights" > "$work/said" 2>&1
 [ $? = 5 ] && pass || fail 'fused: it does refuse' "$work/said"
 
+# One whose list lacks the only algorithm that a fused call without an activation has.
+sed 's/^y = Relu(t)$/y = Add(t, x)/' "$work/f.ein" > "$work/i.ein"
+build/einnet emit "$work/i.ein" --baseline -o "$work/i.cu" --test "$work/i_test.cu"
+check 'listing: one call' grep -q 'CALL(conv_run.*v_b, v_x' "$work/i.cu"
+check 'listing: build' tests/judge/judgecc --quick -o "$work/i" "$work/i_test.cu" "$work/i.cu"
+check 'listing: it is asked about' env JUDGE_CUDNN_REFUSES=listing "$work/i" "$work/f.weights" \
+    --check
+sed 's/ || !conv_fall_back(m, c, s)) return r;/ || true) return r;/' "$work/i.cu" > "$work/r.cu"
+check 'listing: build without asking' tests/judge/judgecc --quick -o "$work/r" \
+    "$work/i_test.cu" "$work/r.cu"
+JUDGE_CUDNN_REFUSES=listing "$work/r" "$work/f.weights" --check > "$work/said" 2>&1 &&
+    fail 'listing: it matters' "$work/said" || pass
+
+# A recorded graph is on the device before its first replay.
+JUDGE_FAIL_API=cudaGraphUpload "$work/i" "$work/f.weights" --check > "$work/said" 2>&1
+[ $? = 5 ] && grep -q capture "$work/said" && pass || fail 'graphs: uploaded' "$work/said"
+
 # Early launches: kernels begin before the ones before them are over, and nothing shows it. Without
 # its wait, or with it behind what it guards, each of them is noticed.
 check 'early: emit' build/einnet emit models/fsrcnn.ein --small --libs none -o "$work/e.cu" \

@@ -150,16 +150,18 @@ bool is_dense_channels_last(const cudnnTensorStruct &t) {
 
 // A library that lacks what others have: JUDGE_CUDNN_REFUSES=last refuses filters with channels
 // last, =order all tensors but dense ones with channels first, =all everything; =fused all
-// algorithms of fused calls but one, which it offers last.
-bool refuses_fused() {
+// algorithms of fused calls but one, which it offers last; =listing to list that one.
+bool refuses(const char *name) {
     const char *what = getenv("JUDGE_CUDNN_REFUSES");
-    return what && strcmp(what, "fused") == 0;
+    return what && strcmp(what, name) == 0;
 }
+
+bool refuses_fused() { return refuses("fused"); }
 
 bool is_refused(const cudnnTensorStruct &x, const cudnnFilterStruct &w,
                 const cudnnTensorStruct &y) {
     const char *what = getenv("JUDGE_CUDNN_REFUSES");
-    if (!what || !*what || refuses_fused()) {
+    if (!what || !*what || refuses_fused() || refuses("listing")) {
         return false;
     }
     auto first = [](const cudnnTensorStruct &t) {
@@ -325,7 +327,10 @@ cudnnStatus_t list_algorithms(const problem &p, size_t limit, bool timed, int re
             bool works = family_works(p, Algorithms::of(algo));
             size_t memory = works ? family_workspace(p, Algorithms::of(algo)) : 0;
             bool fits = works && memory <= limit;
-            if (fits != (pass == 0)) {
+            bool hidden = std::is_same<Algorithms, forward_algorithms>::value &&
+                          algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM &&
+                          refuses("listing");
+            if (fits != (pass == 0) || hidden) {
                 continue;
             }
             auto &r = results[filled++];
