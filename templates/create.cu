@@ -57,9 +57,14 @@ static int ask_shared($model *m, int device, int compiled_for) {
             return fail(m, BAD_DEVICE, large[i].name,
                         "the kernel needs more shared memory than the device has (--gpu says what "
                         "a program is for)");
+        const void *const kernel = large[i].kernel;
         CUDA_CALL(m, large[i].name,
-                  cudaFuncSetAttribute(large[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        large[i].bytes));
+        // As many blocks as fit are to share an SM: the driver's own split may have room for one.
+        CUDA_CALL(m, large[i].name,
+                  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                       cudaSharedmemCarveoutMaxShared));
     }
     return 0;
 }

@@ -513,10 +513,14 @@ static int reserve_operands(probe *h, const kernel_case *k) {
 static int measure_kernel(probe *h, int i) {
     const kernel_case *k = &kernel_cases[i - CALLS];
     figure f;
-    if (k->shared)
+    if (k->shared) {
         CUDA_CALL(h, k->name,
                   cudaFuncSetAttribute(k->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        k->shared));
+        CUDA_CALL(h, k->name,
+                  cudaFuncSetAttribute(k->kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                       cudaSharedmemCarveoutMaxShared));
+    }
     CALL(reserve_operands(h, k));
     CALL(measure(h, i, 1e18, &f));
     int driver = 0;

@@ -207,6 +207,12 @@ check 'errors: build without launches' tests/judge/judgecc --quick -o "$work/a" 
 JUDGE_CC=80 "$work/a" "$work/e.weights" > "$work/said" 2>&1
 grep -q 'invalid device ordinal' "$work/said" && pass || fail 'errors: it is one' "$work/said"
 
+# Kernels that ask for shared memory say both how much and that blocks are to share an SM.
+check 'shared memory: how much, and the split' sh -c "build/einnet emit \
+    tests/unseen/tensor_tiles.ein --small --math fp16 --libs none -o - |
+    grep -c 'AttributeMaxDynamicSharedMemorySize\|AttributePreferredSharedMemoryCarveout' |
+    grep -q '^2$'"
+
 # Maps in front of products are part of their loads; nothing is, where nothing may be fused.
 front=tests/unseen/preactivation.ein
 check 'loads: no kernel stores a map' sh -c "build/einnet emit $front --libs none --baseline -o - |
