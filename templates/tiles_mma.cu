@@ -79,6 +79,7 @@ struct tensor_feed {
     __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}
     __device__ __forceinline__ void begin(unsigned) {}
     __device__ __forceinline__ void copy(T *, unsigned) {}
+    __device__ __forceinline__ void clear(T *) {}
     __device__ __forceinline__ void move() {}
     __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
@@ -126,6 +127,10 @@ struct fetched_feed {
 #pragma unroll
         for (unsigned i = 0; i < places::N; i++)
             copy_async(to + place(i), copies.get(load_from, i, k0));
+    }
+    __device__ __forceinline__ void clear(T *to) {
+#pragma unroll
+        for (unsigned i = 0; i < places::N; i++) *reinterpret_cast<V *>(to + place(i)) = V();
     }
     // Places that turn are not copied from: a step's number says nothing.
     __device__ __forceinline__ void move() { copies.move(load_from, 0u); }
@@ -327,9 +332,11 @@ struct tensor_tile {
         }
     }
 
+    // A stage that no step is copied to is read all the same, behind the last one.
     template <typename F>
     static __device__ __forceinline__ void first(F &feed, T *to, unsigned k0, unsigned until) {
         if (k0 < until) feed.copy(to, k0);
+        else feed.clear(to);
         feed.move();
     }
 
@@ -398,8 +405,11 @@ struct tensor_tile {
                                  x[(turn + 1) % 2]);
                         if (i + 1 == WM / 16)
                             get_columns(stage, (n + 1) / (WM / 16), at_b, y[(s + 1) % 2]);
-                    } else if (more) {
-                        // All warps have what they multiply of this step.
+                    } else if ((feed_a::RAW && feed_b::RAW) || more) {
+                        // All warps have what they multiply of this step. Where all is copied there
+                        // is no branch, across which ptxas would move nothing that is multiplied:
+                        // behind the last step fragments come from a stage to which nothing is
+                        // copied, and are not used.
                         if (STAGES == 1) __syncthreads();
                         a.store(factor(next, 0), k0 + KC);
                         b.store(factor(next, 1), k0 + KC);

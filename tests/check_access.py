@@ -221,6 +221,29 @@ def check_columns(folder):
     return None if len(loads) >= 8 else "sums of columns load %s" % widths(loads)
 
 
+def check_steps(math, folder):
+    """In the steps of a plain product on tensor cores no branch parts what multiplies from what
+    waits for copies and loads fragments: the one is to hide the other."""
+    source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "steps.cu")
+    with open(source, "w") as f:
+        f.write(weighted("steps", "512,512", [("k", "512,512")], "MatMul(x, k)"))
+    subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--only-math",
+                    "--libs", "none"], check=True)
+    ptx = os.path.join(folder, "steps.ptx")
+    subprocess.run(["nvcc", "-std=c++14", "-arch=" + ARCH, "-ptx", path, "-o", ptx], check=True)
+    with open(ptx) as f:
+        kernels = [part for part in f.read().split(".entry ")[1:] if "mma.sync" in part]
+    for kernel in kernels:
+        # What stands between the barrier in front of the first step and the last product.
+        loop = kernel.partition("bar.sync")[2].rpartition("mma.sync")[0]
+        blocks = re.split(r"^\$L\w+:|\bbra\b.*", loop, flags=re.M)
+        steps = [block for block in blocks if "bar.sync" in block]
+        apart = sum("mma.sync" not in block for block in steps)
+        if apart or not steps:
+            return "%s: %d of %d barriers stand apart from products" % (math, apart, len(steps))
+    return None if kernels else "%s: nothing is computed on tensor cores" % math
+
+
 def main():
     if sys.argv[1:2] == ["--table"]:
         table(sys.argv[2:])
@@ -231,6 +254,7 @@ def main():
         found += [check_program(program, folder) for program in PROGRAMS]
         found += [check_ahead(each, folder) for each in AHEAD]
         found += [check_copies(folder), check_columns(folder)]
+        found += [check_steps(math, folder) for math in ("tf32", "fp16")]
         for wrong in found:
             failed += wrong is not None
             if wrong:
