@@ -52,7 +52,7 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
     {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
-    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
+    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
     {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6},
