@@ -17193,7 +17193,7 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
     {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
-    {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
+    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
     {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6},
@@ -17752,14 +17752,16 @@ enum {
     EIN__SHARE_JOIN_PS = 400000,
     EIN__SHARE_ARRIVAL_PS = 2000,  // between two blocks that count themselves in one place; assumed
     EIN__SHARE_STREAMS = 2,        // blocks of an SM that keep the memory busy; assumed
-    EIN__SHARE_RESIDENT = 4,   // blocks of 256 threads an SM that streaming wants at most; assumed
-    EIN__LOOP_TURN_PS = 10000  // a turn of a loop whose loads hit a cache, some in flight; assumed
+    EIN__SHARE_RESIDENT = 4,    // blocks of 256 threads an SM that streaming wants at most; assumed
+    EIN__LOOP_TURN_PS = 10000,  // a turn of a loop whose loads hit a cache, some in flight; assumed
+    EIN__COLUMN_AHEAD = 8,      // loads that a thread of a column has on their way
+    EIN__MEMORY_PS = 600000     // from such a load's issue until it is there from memory; assumed
 };
 
 // Threads that work on a reduction: those that share the terms of one result, and how many blocks
-// there are while a result, or a group of them, has one.
+// there are while a result, or a group of them, has one; how long a turn of their loops takes.
 typedef struct ein__crowd {
-    int64_t lanes, groups;
+    int64_t lanes, groups, turn_ps;
 } ein__crowd;
 
 // How many blocks share the terms of a group's results, and how long a thread's loop takes then,
@@ -17770,12 +17772,12 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    int64_t whole = *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
+    int64_t whole = *ps = ein__muldiv(turns, c->turn_ps, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
-        int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
+        int64_t with = ein__muldiv((turns + n - 1) / n, c->turn_ps, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         if (with >= *ps || !ein__tail_gains(with, whole)) continue;
         *ps = with;
@@ -18009,10 +18011,14 @@ typedef struct ein__skinny {
 
 enum {
     EIN__SKINNY_FEW = 16,
-    EIN__SKINNY_SUMS = 64,  // of a thread
-    EIN__SKINNY_LINES = 8,  // that a thread streams at once
-    EIN__SKINNY_MANY = 8,   // lines to stream at least
-    EIN__SKINNY_DEPTH = 64  // terms at least: below, a thread an output does
+    EIN__SKINNY_SUMS = 64,   // of a thread
+    EIN__SKINNY_LINES = 8,   // that a thread streams at once
+    EIN__SKINNY_MANY = 8,    // lines to stream at least
+    EIN__SKINNY_DEPTH = 64,  // terms at least: below, a thread an output does
+    EIN__SKINNY_LANES = 8,   // threads along vectors of lines
+    EIN__SKINNY_BLOCK = 256,
+    EIN__SKINNY_BYTES = 128,    // that a thread has on their way along lines
+    EIN__SKINNY_SHARED = 6144,  // floats of the few in shared memory at most
 };
 
 // Whether four neighbours of a factor along `slot` are one aligned vector.
@@ -18056,14 +18062,44 @@ static int ein__skinny_columns(const ein_ctx *ctx, int64_t few, int64_t lines) {
     return n;
 }
 
-// What the blocks read of the few again and again, from the caches, in elements; and the turns of a
-// thread's loop.
-EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int64_t *turns) {
-    int64_t few = k->p.extent[k->few], lines = ein__muldiv(k->p.extent[k->many], k->p.extent[2], 1);
-    int64_t columns = k->terms ? ein__skinny_columns(ctx, few, lines) : 32;
-    int64_t shared = k->terms ? 4 * 256 : 32;
-    *turns = (k->p.depth + shared - 1) / shared;
-    return ein__muldiv(ein__muldiv(lines / columns + 1, few, 1), k->p.depth, 1);
+// How a product is shared among threads, and what they have on their way from memory.
+typedef struct ein__skinny_cut {
+    int columns;  // lines of a thread
+    int lanes;    // threads that lie side by side along lines; the others share the terms
+    int block;    // threads
+    int ahead;    // terms, or vectors of them, that a thread loads before it multiplies by any
+    int held;     // of the few, in fours
+    int pitch;    // between terms in shared memory
+    int64_t blocks, turns;
+} ein__skinny_cut;
+
+// A thread that loads and multiplies in turn waits for memory as often as it has loads. So it has
+// several on their way, as many as keep memory busy with two blocks an SM, in turns of equal
+// length.
+static void ein__skinny_ahead(const ein__skinny *k, int size, ein__skinny_cut *cut) {
+    int64_t count = k->terms ? k->p.depth / 4 : k->p.depth, shared = cut->block / cut->lanes;
+    int most = k->terms ? EIN__SKINNY_LINES / cut->columns : EIN__SKINNY_BYTES / (4 * size);
+    while (!k->terms && shared * most * cut->pitch > EIN__SKINNY_SHARED) most /= 2;
+    cut->turns = ein__ceil(count, shared * most);
+    cut->ahead = (int)ein__ceil(count, shared * cut->turns);
+    cut->turns = ein__ceil(count, shared * cut->ahead);
+}
+
+EIN__FN ein__skinny_cut ein__skinny_cut_of(ein_ctx *ctx, const ein__skinny *k) {
+    int64_t few = k->p.extent[k->few], many = k->p.extent[k->many], batch = k->p.extent[2];
+    int64_t lines = ein__muldiv(many, batch, 1), sms = ein__gpu_of(ctx)->sms;
+    ein__skinny_cut cut = {.columns = 4, .lanes = 1, .block = EIN__SKINNY_BLOCK};
+    cut.held = (int)(few + 3) / 4 * 4;
+    cut.pitch = cut.held % 8 ? cut.held : cut.held + 4;
+    if (k->terms) {
+        cut.columns = ein__skinny_columns(ctx, few, lines);
+        while (cut.block > 32 && k->p.depth / 4 <= cut.block / 2) cut.block /= 2;
+    } else {
+        cut.lanes = lines < sms * 4 * EIN__SKINNY_LANES ? EIN__SKINNY_LANES / 2 : EIN__SKINNY_LANES;
+    }
+    cut.blocks = ein__times(ein__ceil(many, cut.columns * cut.lanes), batch);
+    ein__skinny_ahead(k, (int)ein__element_size(ctx, (ein__val){k->p.read[k->many]->val}), &cut);
+    return cut;
 }
 /* ---- pair.c ---- */
 // Pairs of sums: a reduction whose first iterator has two values and stands in guards alone, so
@@ -18708,16 +18744,21 @@ static int64_t ein__loop_turns(ein_ctx *ctx, const ein__scope *s, bool terms) {
 // blocks share its terms.
 static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, int64_t bytes,
                                  int *parts) {
-    int64_t outputs = ein__results_of(ctx, s), ps;
-    int64_t whole = ein__times(ein__loop_turns(ctx, s, terms), EIN__LOOP_TURN_PS);
-    ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS)};
-    if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs};
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t outputs = ein__results_of(ctx, s), ps, turn = EIN__LOOP_TURN_PS;
+    // A column's loads are single words, of which few blocks have too few on their way to hide how
+    // far memory is.
+    if (!terms && outputs <= EIN__SHARED_OUTPUTS && bytes > g->l2_bytes / 2)
+        turn = EIN__MEMORY_PS / EIN__COLUMN_AHEAD;
+    int64_t whole = ein__times(ein__loop_turns(ctx, s, terms), turn);
+    ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS), turn};
+    if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs, turn};
     *parts = 1;
     if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
         return whole;
     const ein__expr *e = terms ? NULL : ein__leading_read(ctx, s);
     if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
-    *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
+    *parts = ein__share_parts(g, &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
 }
 
@@ -19229,12 +19270,33 @@ static bool ein__is_skinny(ein_ctx *ctx, const ein__kernel *k, ein__skinny *z) {
     return ein__match_skinny(ctx, k->s[0], k->out ? k->out : out, z);
 }
 
-// Its blocks fetch the few lines again and again; its threads share the terms.
+// Beside the bytes that stream: what the blocks fetch of the few again and again, from the caches;
+// instructions; and the turns of the blocks that an SM has one after the other, each of which waits
+// for memory once.
 static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
-    int64_t turns, size = ein__element_size(ctx, (ein__val){z->p.read[z->few]->val});
-    int64_t bytes = ein__times(ein__skinny_again(ctx, z, &turns), size);
-    w->math_ps = ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[0], true);
-    w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
+    // Registers of a thread beside its sums; instructions of a vector beside multiplications; those
+    // of a sum in the end, of which exchanges between lanes take four turns at issuing.
+    enum { REGISTERS = 72, OF_SM = 65536, AROUND = 6, CONVERT = 4, EXCHANGE = 5, LEAVE = 4 };
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__tiled *p = &z->p;
+    ein__skinny_cut cut = ein__skinny_cut_of(ctx, z);
+    int64_t few = p->extent[z->few];
+    int64_t lines = ein__times(p->extent[z->many], p->extent[2]);
+    int64_t again = ein__times(ein__times(cut.blocks, few), p->depth);
+    int64_t size = ein__element_size(ctx, (ein__val){p->read[z->few]->val});
+    bool half = ein__element_size(ctx, (ein__val){p->read[z->many]->val}) == 2;
+    int64_t each = 4 * few + ein__ceil(few, 4) + AROUND + (half ? CONVERT : 0);
+    int64_t ops = ein__times(ein__times(lines, p->depth) / 4, each), end = LEAVE;
+    for (int d = cut.lanes; d < 32; d *= 2) end += EXCHANGE;
+    end = ein__times(end, few * cut.columns);
+    ops = ein__plus(ops, ein__times(ein__times(cut.blocks, cut.block), end));
+    // The SM with most blocks.
+    ops = ein__muldiv(ops, ein__ceil(cut.blocks, g->sms), cut.blocks);
+    int64_t slots = ein__most(OF_SM / ((REGISTERS + few * cut.columns) * cut.block), 1);
+    int64_t waves = ein__ceil(cut.blocks, g->sms * slots);
+    w->math_ps = ein__memory_ps(g, ein__times(again, size), ein__memory_share[0], true);
+    w->math_ps = ein__most(w->math_ps, ein__issued_ps(g, ops, 1));
+    w->chain_ps = ein__times(ein__times(waves, cut.turns) - 1, EIN__MEMORY_PS);
 }
 
 // What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have
@@ -19313,7 +19375,8 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             ein__product_work(ctx, k, s, &w);
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
-        else flop = ein__plus(flop, ein__bounded(ctx, s, ein__times(ein__extent_of(s, ~0u), each)));
+        else if (!streams || s->reduce == EIN__R_NONE)
+            flop = ein__plus(flop, ein__bounded(ctx, s, ein__times(ein__extent_of(s, ~0u), each)));
         if (ein__shares(k) && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
         if (streams && s->reduce != EIN__R_NONE) {
@@ -19844,11 +19907,13 @@ static int ein__aligned(int most, int64_t size, const int64_t *n, int count) {
 }
 
 // cublasLt adds a vector over the rows of its column-major result, which are the columns of ours,
-// and a matrix with a leading dimension of its own. `out`: strides of the result of `s`, from which
-// `g` was made. Fills the call's epilogue. What the caller gives is 16-byte aligned.
+// and a matrix with a leading dimension of its own, one for each product of a batch. `out`: strides
+// of the result of `s`, from which `g` was made. Fills the call's epilogue. What the caller gives
+// is 16-byte aligned, and a bias that begins elsewhere would slow the whole product down.
 static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__epilogue *e,
                             ein__gemm *g) {
     int64_t ldz = 0, sz = 0;
+    if (e->bias.i && e->at * ein__math_bytes(g->math) % 16) return false;
     for (uint32_t t = 0; t < s->nt; t++) {
         bool column = g->columns >> t & 1, row = g->rows >> t & 1;
         if (s->n[t] == 1) continue;
@@ -19857,7 +19922,7 @@ static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__
         // A row's iterator moves by as many rows of z as of the result; so does one of the batch.
         int64_t unit = row ? g->ldc : g->sc, count = unit ? out[t] / unit : 0;
         int64_t *each = row ? &ldz : &sz;
-        if (column || !count || e->step[t] % count || e->step[t] < 0) return false;
+        if (column || !count || e->step[t] % count || e->step[t] <= 0) return false;
         if (*each && *each != e->step[t] / count) return false;
         *each = e->step[t] / count;
     }
@@ -19867,8 +19932,8 @@ static bool ein__gemm_takes(const ein__scope *s, const int64_t *out, const ein__
     g->act = e->act;
     g->ldz = e->z.i ? (ldz ? ldz : g->n) : 0;
     g->sz = sz;
-    int64_t places[] = {g->oa, g->ob, e->at};
-    g->align = ein__aligned(16, ein__math_bytes(g->math), places, 3);
+    int64_t places[] = {g->oa, g->ob};
+    g->align = ein__aligned(16, ein__math_bytes(g->math), places, 2);
     return true;
 }
 
@@ -21379,6 +21444,8 @@ enum {
     EIN__ATTENTION_SCORE = 5,
     EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
+    // Elements of a key's or a value's part that a thread has in registers on their way.
+    EIN__ATTENTION_HELD = 16,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
     EIN__ATTENTION_APART = 16,
@@ -21683,6 +21750,14 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
     return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
+// Whether `factor` is copied as it lies in memory, while others are multiplied; else its elements
+// go through registers, and are waited for.
+static bool ein__attention_copied(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
+                                  uint32_t slots, ein__math math) {
+    ein__attention_work w = ein__attention_loading(ctx, a, factor, slots);
+    return !w.computed && w.bytes == ein__math_bytes(math) && w.width * w.bytes == 16;
+}
+
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
 // the steps of one block after the other where those of others do not hide their latency.
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
@@ -21697,9 +21772,8 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
-    // What is computed is waited for, not on its way meanwhile.
-    int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
-    waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
+    int64_t waits = !ein__attention_copied(ctx, a, a->value, a->cols, t->math);
+    waits += a->dot.i && !ein__attention_copied(ctx, a, a->key, a->depth, t->math);
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
@@ -24966,7 +25040,68 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
-// The same where halves have too few exponents for an operand: a kernel converts what it loads.
+// The attention whose kernel computes `last`; false: it is matched in another form.
+static bool ein__attention_ending(ein__storer *z, ein__val last, ein__attention *a) {
+    ein_ctx *ctx = z->ctx;
+    bool found = false;
+    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && !found; i++) {
+        ein__val v = z->order[i];
+        if (z->with.home[v.i].i == last.i && !ein__is_map(ctx, v))
+            found = ein__match_attention(ctx, v, last, a);
+    }
+    return found;
+}
+
+// Puts what `part` of attention `a` reads as f32 as halves in its place, and adds what the copy
+// costs, shared by all that read it. None: it is computed, weights, or halves already.
+static ein__val ein__attended_half(ein__storer *z, ein__attention *a, int part, int64_t *ps) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__attention_factor(ctx, a, part);
+    ein__val v = {e ? e->val : 0}, none = {0};
+    const ein__value *now = &ctx->value[z->now[v.i].i];
+    // What has no type yet is made, as halves where that may be.
+    if (!z->now[v.i].i || z->with.home[v.i].i != v.i || now->weight_only ||
+        now->dtype != EIN__F32 || ein__is_wide(ctx, v))
+        return none;
+    ein__work w = {.bytes = {ein__times(ein__elements(&now->shape), 4 + 2)}};
+    if (!z->half[v.i].i)
+        *ps = ein__cost_sum(*ps,
+                            ein__work_ps(ein__gpu_of(ctx), &w) / ein__most(z->with.uses[v.i], 1));
+    ein__val half = ein__wanted(z, v, EIN__F16);
+    e = ein__attention_factor(ctx, a, part);
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    ein__ex read = half.i ? ein__ex_read(ctx, half, pad, e->ix, (int)e->nix) : (ein__ex){0};
+    if (!read.i) return none;
+    *ein__attention_part(a, part) = read;
+    return v;
+}
+
+// Which tensor contraction `v` of an attention wants as halves: keys or values that are f32, of
+// which copies cost less than that every tile of rows loads all of them, waits for them and
+// converts them. None: it reads what is there.
+static ein__val ein__attended_copy(ein__storer *z, ein__val v) {
+    enum { KEY = 1, VALUE = 2 };
+    ein_ctx *ctx = z->ctx;
+    ein__val last = z->with.home[v.i], none = {0}, had[3] = {{0}}, of[3] = {{0}};
+    ein__attention a;
+    if (!ein__attention_ending(z, last, &a) || (v.i != a.dot.i && v.i != a.out.i)) return none;
+    if (ein__attention_mode(ctx, &a) != EIN__MATH_FP16) return none;
+    int64_t bytes = ein__bytes_of(ctx, last), now = ein__cost_attention(ctx, &a, bytes), ps = 0;
+    for (int part = KEY; part <= VALUE; part++) {
+        const ein__expr *e = ein__attention_factor(ctx, &a, part);
+        if (e) had[part] = z->half[e->val];
+        of[part] = ein__attended_half(z, &a, part, &ps);
+    }
+    if (ein__cost_sum(ein__cost_attention(ctx, &a, bytes), ps) < now)
+        return of[v.i == a.dot.i ? KEY : VALUE];
+    for (int part = KEY; part <= VALUE; part++)
+        if (of[part].i) z->half[of[part].i] = had[part];
+    return none;
+}
+
+// Where halves have too few exponents for an operand: a kernel converts what it loads.
 static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t ps;
@@ -25076,6 +25211,9 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
+    bool inside;
+    if (s.reduce != EIN__R_NONE && ein__is_attended(z, v, &inside))
+        z->also_half[0] = ein__attended_copy(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};
@@ -36842,7 +36980,7 @@ static const char *const ein__tmpl_attention[] = {
     "    //@if many",
     "    const $number id = $tile;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "    //@if shares",
     "    $shares;",
@@ -37078,7 +37216,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "    //@if many",
     "    const $number id = $tile;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "    //@if shares",
     "    $shares;",
@@ -37327,7 +37465,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    //@if many",
     "    const $number id = $tile;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "    //@if shares",
     "    $shares;",
@@ -37775,11 +37913,14 @@ static const char *const ein__tmpl_attention_parts[] = {
 static const char *const ein__tmpl_await[] = {
     "// A kernel may be launched before the one before it is over (programmatic dependent launch). Here",
     "// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From",
-    "// here on the next kernel may be launched.",
-    "static __device__ __forceinline__ void await_previous() {",
+    "// here on the next kernel may be launched, where that is one that waits in its turn: what is not",
+    "// ours may touch memory first.",
+    "static __device__ __forceinline__ void await_previous(bool next_early) {",
     "#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)",
     "    cudaGridDependencySynchronize();",
-    "    cudaTriggerProgrammaticLaunchCompletion();",
+    "    if (next_early) cudaTriggerProgrammaticLaunchCompletion();",
+    "#else",
+    "    (void)next_early;",
     "#endif",
     "}",
     0};
@@ -37809,7 +37950,7 @@ static const char *const ein__tmpl_band[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "    float acc[RM][RN];",
     "#pragma unroll",
@@ -37872,7 +38013,7 @@ static const char *const ein__tmpl_basis[] = {
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    if (id >= $threads) return;",
     "    //@end",
     "    $index;",
@@ -37954,6 +38095,7 @@ static const char *const ein__tmpl_calls[] = {
     "//@key conv   the program calls cuDNN",
     "//@key gemm   the program calls cuBLAS",
     "//@key steps  it reports its steps to who asked in the options",
+    "//@key launches  it launches kernels, and says so step by step",
     "enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };",
     "",
     "static int fail($model *m, int code, const char *where, const char *why) {",
@@ -37979,6 +38121,16 @@ static const char *const ein__tmpl_calls[] = {
     "}",
     "//@else",
     "#define LAUNCHED(m, where) CUDA_CALL(m, where, cudaGetLastError())",
+    "//@end",
+    "//@if launches",
+    "",
+    "// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.",
+    "template <class... P>",
+    "static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,",
+    "                              cudaStream_t stream, P... p) {",
+    "    void *at[] = {(void *)&p..., NULL};",
+    "    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);",
+    "}",
     "//@end",
     "//@if conv",
     "",
@@ -38176,25 +38328,48 @@ static const char *const ein__tmpl_conv[] = {
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this convolution\");",
     "}",
     "",
+    "// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or",
+    "// does not list the one that it has to be, that which fused calls always have takes its place.",
+    "static bool conv_fall_back($model *m, conv_call *c, const conv_size *s) {",
+    "    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;",
+    "    size_t bytes = 0;",
+    "    //@if copied",
+    "    //@else",
+    "    (void)s;",
+    "    //@end",
+    "    if (c->algorithm == (int)always ||",
+    "        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,",
+    "                                                &bytes) != CUDNN_STATUS_SUCCESS ||",
+    "        bytes > $room)",
+    "        return false;",
+    "    c->algorithm = (int)always;",
+    "    c->workspace = bytes;",
+    "    return true;",
+    "}",
+    "",
     "static int $choose($model *m, conv_call *c, const conv_size *s) {",
-    "    cudnnConvolutionFwdAlgoPerf_t p[8];",
+    "    // An algorithm may be listed once for each arithmetic.",
+    "    cudnnConvolutionFwdAlgoPerf_t p[16];",
     "    // An identity activation is only supported with this algorithm.",
     "    const int only = s->fused && !s->relu \? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;",
     "    int n = 0, r = conv_describe(m, c, s);",
     "    if (r) return r;",
     "    //@if transposed",
     "    if (s->transposed) {",
-    "        cudnnConvolutionBwdDataAlgoPerf_t q[6];",
+    "        cudnnConvolutionBwdDataAlgoPerf_t q[12];",
     "        CUDNN_CALL(m, s->name,",
     "                   cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y,",
-    "                                                               6, &n, q));",
+    "                                                               12, &n, q));",
     "        return conv_first(m, c, s, q, n, -1);",
     "    }",
     "    //@end",
     "    CUDNN_CALL(",
     "        m, s->name,",
-    "        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));",
-    "    return conv_first(m, c, s, p, n, only);",
+    "        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));",
+    "    r = conv_first(m, c, s, p, n, only);",
+    "    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;",
+    "    m->error[0] = 0;",
+    "    return 0;",
     "}",
     "",
     "//@if copied",
@@ -38265,25 +38440,6 @@ static const char *const ein__tmpl_conv[] = {
     "#else",
     "    return e == CUDNN_STATUS_NOT_SUPPORTED;",
     "#endif",
-    "}",
-    "",
-    "// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,",
-    "// the one that fused calls always have takes its place.",
-    "static bool conv_fall_back($model *m, conv_call *c, const conv_size *s) {",
-    "    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;",
-    "    size_t bytes = 0;",
-    "    //@if copied",
-    "    //@else",
-    "    (void)s;",
-    "    //@end",
-    "    if (c->algorithm == (int)always ||",
-    "        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,",
-    "                                                &bytes) != CUDNN_STATUS_SUCCESS ||",
-    "        bytes > $room)",
-    "        return false;",
-    "    c->algorithm = (int)always;",
-    "    c->workspace = bytes;",
-    "    return true;",
     "}",
     "",
     "//@end",
@@ -38393,15 +38549,16 @@ static const char *const ein__tmpl_conv_order[] = {
     "    const unsigned short *a = (const unsigned short *)from;",
     "    unsigned short *b = (unsigned short *)to;",
     "    if (s->half) {",
-    "        k_move_channels<unsigned short><<<grid, 256, 0, stream>>>(a, b, c, p, all, last);",
-    "        CUDA_CALL(m, s->name, cudaGetLastError());",
+    "        CUDA_CALL(m, s->name,",
+    "                  launch_now(k_move_channels<unsigned short>, grid, 256, 0, stream, a, b, c, p, all,",
+    "                             last));",
     "        return 0;",
     "    }",
     "    //@end",
     "    const float *x = (const float *)from;",
     "    float *y = (float *)to;",
-    "    k_move_channels<float><<<grid, 256, 0, stream>>>(x, y, c, p, all, last);",
-    "    CUDA_CALL(m, s->name, cudaGetLastError());",
+    "    CUDA_CALL(m, s->name,",
+    "              launch_now(k_move_channels<float>, grid, 256, 0, stream, x, y, c, p, all, last));",
     "    return 0;",
     "}",
     "",
@@ -38534,9 +38691,14 @@ static const char *const ein__tmpl_create[] = {
     "            return fail(m, BAD_DEVICE, large[i].name,",
     "                        \"the kernel needs more shared memory than the device has (--gpu says what \"",
     "                        \"a program is for)\");",
+    "        const void *const kernel = large[i].kernel;",
     "        CUDA_CALL(m, large[i].name,",
-    "                  cudaFuncSetAttribute(large[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,",
+    "                  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,",
     "                                       large[i].bytes));",
+    "        // As many blocks as fit are to share an SM: the driver's own split may have room for one.",
+    "        CUDA_CALL(m, large[i].name,",
+    "                  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,",
+    "                                       cudaSharedmemCarveoutMaxShared));",
     "    }",
     "    return 0;",
     "}",
@@ -39488,8 +39650,10 @@ static const char *const ein__tmpl_interface[] = {
     "// A failed create leaves a handle that only error and destroy accept (NULL: no host memory).",
     "int $model_create($model **m, const void *weights, size_t bytes, const $model_options *o);",
     "// `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates",
-    "// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on",
-    "// another stream must be over, as all must before capture and destroy.",
+    "// nothing, never synchronises. Before a caller's own capture the handle has to have run once:",
+    "// libraries load code in their first calls, which a capture may not allow. All runs of a handle use",
+    "// its arena: what an earlier one has put on another stream must be over, as all must before capture",
+    "// and destroy.",
     "int $model_run($model *m, const void *const *in, void *const *out, cudaStream_t stream);",
     "// Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.",
     "int $model_capture($model *m, const void *const *in, void *const *out);",
@@ -39507,7 +39671,9 @@ static const char *const ein__tmpl_launch[] = {
     "//@key large  some kernels have to ask for their shared memory",
     "//@key more   a parameter: how much of that the kernel takes",
     "//@key bytes  of dynamic shared memory",
-    "enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over",
+    "// Where a kernel is in a chain of ours, each of which may be launched before the one before it is",
+    "// over (programmatic dependent launch).",
+    "enum { ALONE, FIRST, MIDDLE, LAST };",
     "",
     "//@if large",
     "// What a kernel has of the `shared` bytes of shared memory that it takes.",
@@ -39516,20 +39682,13 @@ static const char *const ein__tmpl_launch[] = {
     "}",
     "",
     "//@end",
-    "// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.",
-    "template <class... P>",
-    "static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,",
-    "                              cudaStream_t stream, P... p) {",
-    "    void *at[] = {(void *)&p..., NULL};",
-    "    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);",
-    "}",
-    "",
     "template <class... P, class... A>",
     "static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,",
     "                  dim3 block$more, cudaStream_t stream, A... args) {",
     "    //@if early",
+    "    const bool next_early = m->early && (when == FIRST || when == MIDDLE);",
     "#if CUDART_VERSION >= 11080",
-    "    if (when == EARLY && m->early) {",
+    "    if (m->early && (when == MIDDLE || when == LAST)) {",
     "        cudaLaunchAttribute early = {};",
     "        cudaLaunchConfig_t config = {};",
     "        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;",
@@ -39542,14 +39701,16 @@ static const char *const ein__tmpl_launch[] = {
     "        config.stream = stream;",
     "        config.attrs = &early;",
     "        config.numAttrs = 1;",
-    "        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));",
+    "        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));",
     "        stepped(m, name);",
     "        return 0;",
     "    }",
     "#endif",
-    "    //@end",
+    "    //@else",
+    "    const bool next_early = false;",
     "    (void)when;",
-    "    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, $bytes, stream, args...));",
+    "    //@end",
+    "    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, $bytes, stream, args..., next_early));",
     "    stepped(m, name);",
     "    return 0;",
     "}",
@@ -39606,7 +39767,7 @@ static const char *const ein__tmpl_map[] = {
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    if (id >= $threads) return;",
     "    //@end",
     "    $index;",
@@ -39654,6 +39815,12 @@ static const char *const ein__tmpl_matmul[] = {
     "    CUBLAS_CALL(m, s->name,",
     "                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,",
     "                                               sizeof s->epilogue));",
+    "    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.",
+    "    const void *const bias = (const void *)(size_t)s->align;",
+    "    if (s->bias)",
+    "        CUBLAS_CALL(m, s->name,",
+    "                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,",
+    "                                                   &bias, sizeof bias));",
     "    int r = matmul_matrix(m, s->name, &c->a, $type, s->ta \? s->k : s->m, s->ta \? s->m : s->k,",
     "                          s->lda, s->batch, s->sa);",
     "    if (!r)",
@@ -40193,7 +40360,7 @@ static const char *const ein__tmpl_place_block[] = {
     "    //@if index",
     "    const $number id = $block;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@if index",
     "    $index;",
     "    //@end",
@@ -40243,7 +40410,7 @@ static const char *const ein__tmpl_place_column[] = {
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@if index",
     "    $index;",
     "    //@end",
@@ -40300,7 +40467,7 @@ static const char *const ein__tmpl_place_warp[] = {
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
     "    const $number id = $warp;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    if (id >= $outputs) return;",
     "    $index;",
     "    $before;",
@@ -40832,10 +40999,14 @@ static const char *const ein__tmpl_probe[] = {
     "static int measure_kernel(probe *h, int i) {",
     "    const kernel_case *k = &kernel_cases[i - CALLS];",
     "    figure f;",
-    "    if (k->shared)",
+    "    if (k->shared) {",
     "        CUDA_CALL(h, k->name,",
     "                  cudaFuncSetAttribute(k->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,",
     "                                       k->shared));",
+    "        CUDA_CALL(h, k->name,",
+    "                  cudaFuncSetAttribute(k->kernel, cudaFuncAttributePreferredSharedMemoryCarveout,",
+    "                                       cudaSharedmemCarveoutMaxShared));",
+    "    }",
     "    CALL(reserve_operands(h, k));",
     "    CALL(measure(h, i, 1e18, &f));",
     "    int driver = 0;",
@@ -41377,7 +41548,7 @@ static const char *const ein__tmpl_product[] = {
     "    const $number id = blockIdx.x;",
     "    //@end",
     "    //@if reads",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@end",
     "    $index;",
     "    //@if taps",
@@ -41418,10 +41589,10 @@ static const char *const ein__tmpl_product[] = {
     "    //@end",
     "    //@if parts",
     "    const unsigned part = blockIdx.x % $parts, from = part * $share;",
-    "    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, acc);",
+    "    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, acc);",
     "    leave_part<$parts, $rows>(acc, parts);",
     "    //@else",
-    "    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);",
+    "    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, acc);",
     "    //@end",
     "    //@if sums",
     "    $room;",
@@ -41481,7 +41652,7 @@ static const char *const ein__tmpl_reduce_block[] = {
     "    //@if index",
     "    const $number id = $block;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@if index",
     "    $index;",
     "    //@end",
@@ -41523,6 +41694,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "//@key block     number of the 32 outputs that this block works on",
     "//@key start     this thread's first term",
     "//@key stride    threads that share the terms",
+    "//@key ahead     terms of a thread whose loads are on their way together",
     "//@key parts     blocks that share the terms of an output; empty: one",
     "//@key add       acc combined with other",
     "static __global__ void __launch_bounds__(256) $name($params) {",
@@ -41531,13 +41703,14 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@if index",
     "    $index;",
     "    //@end",
     "    $before;",
     "    $T acc = $identity;",
-    "#pragma unroll 4",
+    "    const int AHEAD = $ahead;",
+    "#pragma unroll AHEAD",
     "    for ($number k = $start; k < $count; k += $stride) {",
     "        $terms;",
     "    }",
@@ -41599,7 +41772,7 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "    //@if alone",
     "    const unsigned lane = threadIdx.x % $lanes;",
     "    const $number id = $warp;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@end",
     "    //@if split",
     "    $split;",
@@ -41639,7 +41812,8 @@ static const char *const ein__tmpl_relay[] = {
     "    long long base, n[6], from[6], to[6];",
     "};",
     "",
-    "static __global__ void __launch_bounds__(256) $name($params, const relay r) {",
+    "static __global__ void __launch_bounds__(256) $name(const relay r, $params) {",
+    "    await_previous(next_early);",
     "    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;",
     "    for (int k = r.rank - 1; k >= 0; k--) {",
     "        from += id % r.n[k] * r.from[k];",
@@ -41669,7 +41843,7 @@ static const char *const ein__tmpl_row_block[] = {
     "    //@if index",
     "    const $number id = blockIdx.x;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    //@if index",
     "    $index;",
     "    //@end",
@@ -41691,7 +41865,7 @@ static const char *const ein__tmpl_row_column[] = {
     "    const unsigned lane = threadIdx.x / $lanes;",
     "    const $number column = $column;",
     "    const $number id = $row;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "    $phases;",
     "}",
@@ -41708,7 +41882,7 @@ static const char *const ein__tmpl_row_warp[] = {
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
     "    const $number id = $warp;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    if (id >= $rows) return;",
     "    $index;",
     "    $phases;",
@@ -41791,10 +41965,12 @@ static const char *const ein__tmpl_run[] = {
     "#else",
     "        e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);",
     "#endif",
-    "        if (e != cudaSuccess) {",
-    "            m->graph = NULL;",
-    "            r = fail(m, BAD_CALL, \"capture\", cudaGetErrorString(e));",
-    "        }",
+    "        if (e != cudaSuccess) m->graph = NULL;",
+    "#if CUDART_VERSION >= 11010",
+    "        // Else the first replay would bring it to the device.",
+    "        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);",
+    "#endif",
+    "        if (e != cudaSuccess) r = fail(m, BAD_CALL, \"capture\", cudaGetErrorString(e));",
     "    }",
     "    if (graph) cudaGraphDestroy(graph);",
     "    return r;",
@@ -41826,7 +42002,7 @@ static const char *const ein__tmpl_siblings[] = {
     "//@key parts   which function it calls",
     "static __global__ void __launch_bounds__($bound) $name($params) {",
     "    unsigned id = $thread;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $parts;",
     "}",
     0};
@@ -41843,12 +42019,25 @@ static const char *const ein__tmpl_skinny[] = {
     "//@key number    unsigned type that counts blocks and terms",
     "//@key many      whether there is more than one block",
     "//@key index     the batch's position and the first line n0 of the block, from id",
+    "//@key early     whether the streamed factor may be read before the kernel before is over",
     "//@key count     terms, in vectors",
-    "//@key start     this thread's first term",
-    "//@key stride    threads that share the terms",
-    "//@key sums      outputs of a thread",
+    "//@key turn      of them the block takes so many at a time",
+    "//@key turns     whether there are more",
     "//@key position  of the thread's lines",
-    "//@key terms     one step from term k on: loads, acc",
+    "//@key type      of what a load of the streamed factor gives",
+    "//@key loads     that a thread has on their way",
+    "//@key stream    these loads, for terms from k0 on: w",
+    "//@key ahead     terms that they are of",
+    "//@key shares    terms whose few a lane fetches for its warp",
+    "//@key taken     terms of a warp",
+    "//@key some      whether lanes have nothing to fetch",
+    "//@key held      lines of the factor that has few, in fours",
+    "//@key pitch     between terms of these in shared memory",
+    "//@key groups    terms that a warp's lanes have side by side",
+    "//@key value     four of the streamed factor's numbers, of load u",
+    "//@key share     along lines: own[s][i] = what a lane fetches of term t for its warp",
+    "//@key terms     else: the terms of the loads, acc",
+    "//@key sums      outputs of a thread",
     "//@key first     lanes of a warp, that many apart, which add up to the same output",
     "//@key one       whether this lane keeps what these sum up to",
     "//@key output    number of a thread's sum e in the block",
@@ -41861,19 +42050,83 @@ static const char *const ein__tmpl_skinny[] = {
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    __shared__ float part[$warps][$each];",
     "    //@if along",
-    "    const unsigned lane = threadIdx.x % $lanes;",
+    "    __shared__ __align__(16) float few[$warps][$taken][$pitch];",
+    "    const unsigned lane = threadIdx.x % $lanes, group = threadIdx.x % 32u / $lanes;",
     "    //@end",
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
-    "    await_previous();",
+    "    //@if early",
+    "    //@else",
+    "    await_previous(next_early);",
+    "    //@end",
     "    $index;",
     "    float acc[$rows][$columns] = {};",
     "    {",
     "        $position;",
-    "#pragma unroll 2",
-    "        for ($number k = $start; k < $count; k += $stride) {",
+    "        //@if along",
+    "        const unsigned first = threadIdx.x / 32u * $taken + group;",
+    "        //@end",
+    "        //@if turns",
+    "#pragma unroll 1",
+    "        //@end",
+    "        for ($number k0 = 0; k0 < $count; k0 += $turn) {",
+    "            $type w[$loads];",
+    "            $stream;",
+    "            //@if early",
+    "            if (k0 == 0) await_previous(next_early);",
+    "            //@end",
+    "            //@if along",
+    "            // Lanes fetch the few for each other.",
+    "            float own[$shares][$held] = {};",
+    "#pragma unroll",
+    "            for (int s = 0; s < $shares; s++) {",
+    "                const unsigned t = threadIdx.x % 32u + 32u * s;",
+    "                //@if some",
+    "                if (t >= $taken) break;",
+    "                //@end",
+    "                $share;",
+    "            }",
+    "            //@end",
+    "            // Compilers would put loads behind multiplications; this way all are on their way.",
+    "            __syncwarp();",
+    "            //@if along",
+    "#pragma unroll",
+    "            for (int s = 0; s < $shares; s++) {",
+    "                const unsigned t = threadIdx.x % 32u + 32u * s;",
+    "                //@if some",
+    "                if (t >= $taken) break;",
+    "                    //@end",
+    "#pragma unroll",
+    "                for (int i = 0; i < $held; i += 4)",
+    "                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =",
+    "                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);",
+    "            }",
+    "            __syncwarp();",
+    "#pragma unroll",
+    "            for (int u = 0; u < $ahead; u++) {",
+    "                const float4 v = $value;",
+    "                const float *const term = few[threadIdx.x / 32u][u * $groups + group];",
+    "                float x[$held];",
+    "#pragma unroll",
+    "                for (int i = 0; i < $held; i += 4) {",
+    "                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);",
+    "                    x[i] = four.x;",
+    "                    x[i + 1] = four.y;",
+    "                    x[i + 2] = four.z;",
+    "                    x[i + 3] = four.w;",
+    "                }",
+    "#pragma unroll",
+    "                for (int i = 0; i < $rows; i++) {",
+    "                    acc[i][0] += v.x * x[i];",
+    "                    acc[i][1] += v.y * x[i];",
+    "                    acc[i][2] += v.z * x[i];",
+    "                    acc[i][3] += v.w * x[i];",
+    "                }",
+    "            }",
+    "            //@else",
     "            $terms;",
+    "            //@end",
     "        }",
     "    }",
     "#pragma unroll",
@@ -42008,7 +42261,7 @@ static const char *const ein__tmpl_stitch[] = {
     "    __shared__ __align__(16) $type slices[$room];",
     "    $type *const own = $part;",
     "    const unsigned slice = $number;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    for (unsigned k = threadIdx.x; k < $firstids; k += $threads)",
     "        $first($firstargs, slice * $firstids + k);",
     "    __syncthreads();",
@@ -42249,6 +42502,7 @@ static const char *const ein__tmpl_test_bench[] = {
     "struct bench {",
     "    int sets, samples, next;",
     "    void *in[SETS][INPUTS + 1];",
+    "    void *out[OUTPUTS + 1];  // of plain runs: with the test's own, --check has recorded a graph",
     "    cudaGraphExec_t graph[SETS];",
     "    cudaEvent_t start, stop;",
     "    void *flush;     // written between cold replays: larger than any cache",
@@ -42312,6 +42566,11 @@ static const char *const ein__tmpl_test_bench[] = {
     "    return 0;",
     "}",
     "",
+    "static int bench_outputs(const test *t, bench *b) {",
+    "    for (int j = 1; j < OUTPUTS; j++) b->out[j] = t->out[j];",
+    "    return device_alloc(&b->out[0], t->info->output[0].bytes);",
+    "}",
+    "",
     "static int bench_graph(const test *t, bench *b, int s) {",
     "    cudaGraph_t graph = NULL;",
     "    CALL(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal));",
@@ -42342,6 +42601,7 @@ static const char *const ein__tmpl_test_bench[] = {
     "static int bench_open(const test *t, bench *b) {",
     "    cudaDeviceProp prop;",
     "    int device = 0, code = bench_inputs(t, b);",
+    "    if (!code) code = bench_outputs(t, b);",
     "    if (code) return code;",
     "    CALL(cudaGetDevice(&device));",
     "    CALL(cudaGetDeviceProperties(&prop, device));",
@@ -42357,6 +42617,7 @@ static const char *const ein__tmpl_test_bench[] = {
     "static int bench_release(bench *b) {",
     "    cudaError_t e = cudaSuccess;",
     "    int code = device_free(&b->flush);",
+    "    if (device_free(&b->out[0])) code = FAILED;",
     "    for (int s = 0; s < SETS; s++) {",
     "        if (b->graph[s] && e == cudaSuccess) e = cudaGraphExecDestroy(b->graph[s]);",
     "        else if (b->graph[s]) cudaGraphExecDestroy(b->graph[s]);",
@@ -42425,7 +42686,7 @@ static const char *const ein__tmpl_test_bench[] = {
     "    for (int i = 0; i < b->samples; i++) {",
     "        double begin = now_ms();",
     "        if (graph) TRY(replay(t, b));",
-    "        if (!graph && network_run(t->model, b->in[i % b->sets], t->out, t->stream))",
+    "        if (!graph && network_run(t->model, b->in[i % b->sets], b->out, t->stream))",
     "            return fail(FAILED, \"run\", network_error(t->model));",
     "        CALL(cudaStreamSynchronize(t->stream));",
     "        b->sample[i] = now_ms() - begin;",
@@ -43501,7 +43762,7 @@ static const char *const ein__tmpl_tiles[] = {
     "    // before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
-    "                                             float (&acc)[RM][RN]) {",
+    "                                             bool next_early, float (&acc)[RM][RN]) {",
     "        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(",
     "            load_a);",
     "        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(",
@@ -43511,7 +43772,7 @@ static const char *const ein__tmpl_tiles[] = {
     "        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));",
     "        if (EARLY == 1) a.begin(from);",
     "        if (EARLY == 2) b.begin(from);",
-    "        await_previous();",
+    "        await_previous(next_early);",
     "        // Where the compiler knows that there are few steps it makes one of them, and spills.",
     "        until = kept(until);",
     "        if (EARLY != 1) a.begin(from);",
@@ -43894,6 +44155,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}",
     "    __device__ __forceinline__ void begin(unsigned) {}",
     "    __device__ __forceinline__ void copy(T *, unsigned) {}",
+    "    __device__ __forceinline__ void clear(T *) {}",
     "    __device__ __forceinline__ void move() {}",
     "    __device__ __forceinline__ void load(unsigned k0) {",
     "#pragma unroll",
@@ -43941,6 +44203,10 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "#pragma unroll",
     "        for (unsigned i = 0; i < places::N; i++)",
     "            copy_async(to + place(i), copies.get(load_from, i, k0));",
+    "    }",
+    "    __device__ __forceinline__ void clear(T *to) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < places::N; i++) *reinterpret_cast<V *>(to + place(i)) = V();",
     "    }",
     "    // Places that turn are not copied from: a step's number says nothing.",
     "    __device__ __forceinline__ void move() { copies.move(load_from, 0u); }",
@@ -44142,9 +44408,11 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        }",
     "    }",
     "",
+    "    // A stage that no step is copied to is read all the same, behind the last one.",
     "    template <typename F>",
     "    static __device__ __forceinline__ void first(F &feed, T *to, unsigned k0, unsigned until) {",
     "        if (k0 < until) feed.copy(to, k0);",
+    "        else feed.clear(to);",
     "        feed.move();",
     "    }",
     "",
@@ -44153,7 +44421,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    // (EARLY 1) or the second factor (2), is on its way before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
-    "                                             float (&acc)[RM][RN]) {",
+    "                                             bool next_early, float (&acc)[RM][RN]) {",
     "        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;",
     "        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;",
     "        feed_a a(load_a);",
@@ -44170,7 +44438,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "            if (EARLY == 1) first(a, factor(n, 0), k0, until);",
     "            if (EARLY == 2) first(b, factor(n, 1), k0, until);",
     "        }",
-    "        await_previous();",
+    "        await_previous(next_early);",
     "        if (EARLY != 1) a.begin(from);",
     "        if (EARLY != 2) b.begin(from);",
     "#pragma unroll",
@@ -44213,8 +44481,11 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                                 x[(turn + 1) % 2]);",
     "                        if (i + 1 == WM / 16)",
     "                            get_columns(stage, (n + 1) / (WM / 16), at_b, y[(s + 1) % 2]);",
-    "                    } else if (more) {",
-    "                        // All warps have what they multiply of this step.",
+    "                    } else if ((feed_a::RAW && feed_b::RAW) || more) {",
+    "                        // All warps have what they multiply of this step. Where all is copied there",
+    "                        // is no branch, across which ptxas would move nothing that is multiplied:",
+    "                        // behind the last step fragments come from a stage to which nothing is",
+    "                        // copied, and are not used.",
     "                        if (STAGES == 1) __syncthreads();",
     "                        a.store(factor(next, 0), k0 + KC);",
     "                        b.store(factor(next, 1), k0 + KC);",
@@ -44385,7 +44656,7 @@ static const char *const ein__tmpl_transpose[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "    $before;",
     "#pragma unroll",
@@ -44427,7 +44698,7 @@ static const char *const ein__tmpl_transpose_half[] = {
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    $index;",
     "#pragma unroll",
     "    for (int j = 0; j < 64; j += 8) {",
@@ -44545,7 +44816,7 @@ static const char *const ein__tmpl_window[] = {
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    if (id >= $threads) return;",
     "    //@end",
     "    $index;",
@@ -44577,7 +44848,7 @@ static const char *const ein__tmpl_window_last[] = {
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
-    "    await_previous();",
+    "    await_previous(next_early);",
     "    if (id >= $threads) return;",
     "    //@end",
     "    $index;",
@@ -46229,7 +46500,8 @@ static bool ein__kinteger(ein__kgen *g, ein__ex ex) {
 // tiles.
 
 // How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
-// elements of `arg`, in that order; the last one is the output.
+// elements of `arg`, in that order, the output last; then whether the next kernel is launched
+// early.
 enum { EIN__KDEVICES = 64 };
 
 typedef struct ein__launch {
@@ -46241,7 +46513,7 @@ typedef struct ein__launch {
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
-    const char *extra;  // an argument behind the pointers, or NULL
+    const char *extra;  // an argument in front of the pointers, or NULL
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
@@ -46572,6 +46844,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
         ein__putf(&b, ", %s *__restrict__ y%d", ein__kparam_type(g, g->peer[i].out), i + 1);
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
+    else if (!g->naive) ein__put(&b, ", bool next_early");
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -46586,7 +46859,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     keys[1] = (ein__key){"params", ein__kparams(g, out)};
     ein__tmpl_put(&draft, lines, keys, nkey);
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
-    if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
+    if (strstr(draft.s, "await_previous(")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
     l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "part" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));
@@ -47394,7 +47667,9 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (column) {
         const char *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
         keys[12] = (ein__key){"join", join};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
+        keys[18] = (ein__key){
+            "ahead", ein__namef(g->ctx, "%d", r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD)};
+        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 19, out, l);
     } else {
         if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
@@ -50399,16 +50674,19 @@ typedef struct ein__kskinny {
     ein__kred r;
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int64_t few, many;
-    int columns, lanes, block;
-    ein__buf index, position, terms, result, store;
+    ein__skinny_cut cut;
+    int64_t count;  // terms, or vectors of them; the last turn may have fewer
+    bool ragged;
+    const char *type, *zero;  // of what a load of the streamed factor gives ...
+    const char *make;         // ... and the call that makes a float4 of it, or none
+    ein__buf index, position, stream, terms, result, store;
 } ein__kskinny;
-
-enum { EIN__SKINNY_LANES = 8, EIN__SKINNY_BLOCK = 256 };
 
 static void ein__kskinny_free(ein__kskinny *z) {
     ein__kred_free(&z->r);
     ein__buf_free(&z->index);
     ein__buf_free(&z->position);
+    ein__buf_free(&z->stream);
     ein__buf_free(&z->terms);
     ein__buf_free(&z->result);
     ein__buf_free(&z->store);
@@ -50435,18 +50713,13 @@ static void ein__kskinny_slots(ein__kgen *g, ein__kskinny *z) {
     z->many = ein__kcount_slots(g, z->order[z->k.many], z->n[z->k.many]);
 }
 
-// Lines a thread and threads a block, so that there are blocks enough for the GPU.
-static void ein__kskinny_choose(const ein__kgen *g, ein__kskinny *z) {
-    int64_t sms = ein__gpu_of(g->ctx)->sms, batch = z->r.outputs / z->few / z->many;
-    z->columns = ein__skinny_columns(g->ctx, z->few, z->many * batch);
-    z->lanes = 1;
-    z->block = EIN__SKINNY_BLOCK;
-    if (!z->k.terms) {
-        z->lanes = EIN__SKINNY_LANES;
-        if (z->many * batch < sms * 4 * z->lanes) z->lanes /= 2;
-        return;
-    }
-    while (z->block > 32 && z->r.count / 4 <= z->block / 2) z->block /= 2;
+static void ein__kskinny_cut(ein__kgen *g, ein__kskinny *z) {
+    z->cut = ein__skinny_cut_of(g->ctx, &z->k);
+    z->count = z->k.terms ? z->r.count / 4 : z->r.count;
+    z->ragged = z->count % (z->cut.block / z->cut.lanes * z->cut.ahead) != 0;
+    z->type = "float4";
+    z->zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
+    z->make = "";
 }
 
 // Declares an order's slots from a flat number, `from`, that lies below their count.
@@ -50464,7 +50737,7 @@ static void ein__kskinny_digits(ein__kgen *g, ein__buf *b, const int *order, int
 }
 
 static void ein__kskinny_index(ein__kgen *g, ein__kskinny *z, int64_t *blocks) {
-    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes, below = 1;
+    int64_t lines = z->cut.columns * z->cut.lanes, below = 1;
     int64_t groups = (z->many + lines - 1) / lines;
     ein__putf(&z->index, "const %s n0 = %s;\n", ein__kunsigned(g),
               ein__kprod_first(g, &below, groups, (int)lines));
@@ -50515,35 +50788,100 @@ static const char *ein__kskinny_take(ein__kgen *g, int level) {
     return s;
 }
 
+// The streamed factor's vector as it lies in memory, halves in words: what is made of these would
+// wait for them.
+static const char *ein__kskinny_words(ein__kgen *g, ein__kskinny *z, ein__ex many) {
+    ein__kaccess at = ein__kaccess_of(g, many, 0);
+    bool half = at.dtype == EIN__F16;
+    const char *s = ein__kpointer(g, at.param, at.at.s);
+    if (at.dtype == EIN__F32) {
+        s = ein__kload4(g, &at);
+    } else {
+        s = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s)", s);
+        z->type = "uint2";
+        z->zero = "make_uint2(0u, 0u)";
+        z->make = half ? "half4_value" : "bfloat4_value";
+        ein__kneed(g, half ? EIN__NEED_HALF4 : EIN__NEED_BFLOAT4);
+    }
+    return at.guard ? ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, z->zero) : s;
+}
+
+// `text` for term `k` of a turn, with the slots that it needs. Behind the last term nothing is
+// read.
+static void ein__kskinny_term(ein__kgen *g, ein__kskinny *z, ein__buf *b, const char *k,
+                              const char *text) {
+    ein__buf inner = {0};
+    ein__put(&inner, "");
+    ein__kdecompose(g, &inner, z->r.s, z->r.ns, z->r.scan.used, "k");
+    ein__put(&inner, text);
+    ein__putf(b, "const %s k = %s;\n", ein__kunsigned(g), k);
+    if (z->ragged) ein__putf(b, "if (k < %s) {\n", ein__knumber(g, z->count));
+    ein__kindent(b, inner.s, z->ragged ? 4 : 0);
+    if (z->ragged) ein__put(b, "}\n");
+    ein__buf_free(&inner);
+}
+
+// Loads of the streamed factor whose terms begin at `k`, each with the statements `lines` of its
+// lines.
+static void ein__kskinny_stream(ein__kgen *g, ein__kskinny *z, const char *k, const char *loads) {
+    ein__buf one = {0};
+    int n = z->cut.ahead * (z->k.terms ? z->cut.columns : 1);
+    if (z->ragged)
+        ein__putf(&z->stream, "#pragma unroll\nfor (int e = 0; e < %d; e++) w[e] = %s;\n", n,
+                  z->zero);
+    ein__kskinny_term(g, z, &one, k, loads);
+    if (z->cut.ahead == 1) {
+        ein__put(&z->stream, "{\n");
+        ein__kindent(&z->stream, one.s, 4);
+        ein__put(&z->stream, "}\n");
+    } else {
+        ein__kskinny_loop(&z->stream, "u", z->cut.ahead, one.s);
+    }
+    ein__buf_free(&one);
+}
+
 // Threads along the terms: the lines' vectors, then each of the few against all of them.
 static bool ein__kskinny_along_terms(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
     ein_ctx *c = g->ctx;
-    ein__buf load = {0}, one = {0}, body = {0};
+    ein__buf load = {0}, loads = {0}, x = {0}, one = {0}, body = {0}, rows = {0};
+    int columns = z->cut.columns;
     g->vec_slot = z->k.slot;
-    ein__kaccess at = ein__kaccess_of(g, many, 0);
-    if (!at.vector) return false;
-    const char *w = ein__kskinny_vector(g, many);
-    const char *i = z->few > 1 ? "i" : "0", *j = z->columns > 1 ? "j" : "0";
-    const char *n = z->columns > 1 ? "n0 + (unsigned)j" : "n0";
-    if (z->many % z->columns)
+    if (!ein__kaccess_of(g, many, 0).vector) return false;
+    const char *words = ein__kskinny_words(g, z, many), *i = z->few > 1 ? "i" : "0";
+    const char *u = z->cut.ahead > 1 ? "u" : "0", *j = columns > 1 ? "j" : "0";
+    const char *at = z->cut.ahead == 1 ? j
+                     : columns == 1    ? u
+                                       : ein__namef(c, "u * %d + j", columns);
+    const char *k = z->cut.ahead > 1 ? ein__namef(c, "k0 + threadIdx.x + u * %du", z->cut.block)
+                                     : "k0 + threadIdx.x";
+    const char *n = columns > 1 ? "n0 + (unsigned)j" : "n0";
+    if (z->many % columns)
         n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
                        ein__knumber(g, z->many - 1));
     ein__kskinny_digits(g, &load, z->order[z->k.many], z->n[z->k.many], n);
-    ein__putf(&load, "%sw[%s] = %s;\n", ein__kskinny_take(g, 2), j, w);
-    const char *x = ein__kskinny_vector(g, few);
-    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
-    ein__putf(&one, "%sconst float4 x = %s;\n", ein__kskinny_take(g, 3), x);
+    ein__putf(&load, "%sw[%s] = %s;\n", ein__kskinny_take(g, 2), at, words);
+    ein__put(&loads, ein__kskinny_take(g, 1));
+    ein__kskinny_loop(&loads, "j", columns, load.s);
+    ein__kskinny_stream(g, z, k, loads.s);
+    ein__kforget(g, 1);
+    const char *v = ein__kskinny_vector(g, few);
+    ein__put(&x, ein__kskinny_take(g, 1));
+    if (z->few > 1) ein__kskinny_digits(g, &x, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__putf(&x, "%sx = %s;\n", ein__kskinny_take(g, 3), v);
+    ein__putf(&body, "const float4 v = %s(w[%s]);\n", z->make, at);
     for (int lane = 0; lane < 4; lane++)
-        ein__putf(&body, "acc[%s][%s] += w[%s].%s * x.%s;\n", i, j, j, ein__klane[lane],
-                  ein__klane[lane]);
-    ein__kskinny_loop(&one, "j", z->columns, body.s);
-    ein__put(&z->terms, ein__kskinny_take(g, 1));
-    ein__putf(&z->terms, "float4 w[%d];\n", z->columns);
-    ein__kskinny_loop(&z->terms, "j", z->columns, load.s);
-    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+        ein__putf(&body, "acc[%s][%s] += v.%s * x.%s;\n", i, j, ein__klane[lane], ein__klane[lane]);
+    ein__putf(&one, "float4 x = %s;\n", ein__kfill(g, ein__kliteral(g, 0).s));
+    ein__kskinny_term(g, z, &one, k, x.s);
+    ein__kskinny_loop(&one, "j", columns, body.s);
+    ein__kskinny_loop(&rows, "i", z->few, one.s);
+    ein__kskinny_loop(&z->terms, "u", z->cut.ahead, rows.s);
     ein__buf_free(&load);
+    ein__buf_free(&loads);
+    ein__buf_free(&x);
     ein__buf_free(&one);
     ein__buf_free(&body);
+    ein__buf_free(&rows);
     return true;
 }
 
@@ -50560,65 +50898,66 @@ static int ein__kskinny_fours(ein__kgen *g, const ein__kskinny *z, ein__ex few) 
     return vector ? slot : -1;
 }
 
-// Of four of the few, or of one, the term that they share, times the four lines of a vector.
+// What a lane fetches of the few for its warp: of one term four of them at a time, or one.
 static void ein__kskinny_share(ein__kgen *g, ein__kskinny *z, ein__ex few, int fours) {
-    ein__buf one = {0};
+    ein__buf one = {0}, all = {0};
     int vec = g->vec;
     if (fours < 0) g->vec = 1;
     g->vec_slot = fours;
     const char *x = fours < 0 ? ein__kskinny_lane(g, few, 0) : ein__kskinny_vector(g, few);
-    const char *at = fours >= 0 ? "i + l" : z->few > 1 ? "i" : "0";
-    ein__put(&z->terms, ein__kskinny_take(g, 1));
+    ein__put(&all, ein__kskinny_take(g, 1));
     g->vec = 1;
+    g->vec_slot = -1;
     if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
     ein__put(&one, ein__kskinny_take(g, 3));
-    if (fours >= 0)
-        ein__putf(&one,
-                  "const float4 four = %s;\n"
-                  "const float x[4] = {four.x, four.y, four.z, four.w};\n"
-                  "#pragma unroll\n"
-                  "for (int l = 0; l < 4; l++) {\n",
-                  x);
-    else ein__putf(&one, "const float x = %s;\n", x);
-    for (int i = 0; i < 4; i++)
-        ein__putf(&one, "%sacc[%s][%d] += w.%s * x%s;\n", fours < 0 ? "" : "    ", at, i,
-                  ein__klane[i], fours < 0 ? "" : "[l]");
-    if (fours >= 0) {
-        ein__putf(&z->terms, "#pragma unroll\nfor (int i = 0; i < %lld; i += 4) {\n",
-                  (long long)z->few);
-        ein__put(&one, "}\n");
-        ein__kindent(&z->terms, one.s, 4);
-        ein__put(&z->terms, "}\n");
+    if (fours < 0) {
+        ein__putf(&one, "own[s][%s] = %s;\n", z->few > 1 ? "i" : "0", x);
+        ein__kskinny_loop(&all, "i", z->few, one.s);
     } else {
-        ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+        ein__putf(&one, "const float4 four = %s;\n", x);
+        for (int i = 0; i < 4; i++)
+            ein__putf(&one, "own[s][i + %d] = four.%s;\n", i, ein__klane[i]);
+        ein__putf(&all, "#pragma unroll\nfor (int i = 0; i < %lld; i += 4) {\n", (long long)z->few);
+        ein__kindent(&all, one.s, 4);
+        ein__put(&all, "}\n");
     }
+    int terms = z->cut.ahead * 32 / z->cut.lanes;
+    ein__kskinny_term(g, z, &z->terms,
+                      ein__namef(g->ctx, "k0 + threadIdx.x / 32u * %du + t", terms), all.s);
     g->vec = vec;
-    g->vec_slot = -1;
     ein__buf_free(&one);
+    ein__buf_free(&all);
 }
 
 // Threads along the lines: a vector of four lines, and of each of the few the term that they share.
 static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
     ein_ctx *c = g->ctx;
     (void)ein__kparam(g, (ein__val){ein__ex_get(c, many)->val});  // the first parameter
-    int fours = ein__kskinny_fours(g, z, few);
+    int fours = ein__kskinny_fours(g, z, few), vec = g->vec;
     g->vec_slot = z->k.slot;
-    ein__kaccess at = ein__kaccess_of(g, many, 0);
-    if (!at.vector) return false;
-    const char *w = ein__kskinny_vector(g, many);
-    const char *n = "n0 + lane * 4u";
-    if (z->many % (4 * z->lanes))
+    if (!ein__kaccess_of(g, many, 0).vector) return false;
+    const char *words = ein__kskinny_words(g, z, many), *n = "n0 + lane * 4u";
+    if (z->many % (4 * z->cut.lanes))
         n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
                        ein__knumber(g, z->many - 4));
     ein__kskinny_digits(g, &z->position, z->order[z->k.many], z->n[z->k.many], n);
-    ein__putf(&z->terms, "%sconst float4 w = %s;\n", ein__kskinny_take(g, 1), w);
+    const char *loads = ein__namef(c, "%sw[%s] = %s;\n", ein__kskinny_take(g, 1),
+                                   z->cut.ahead > 1 ? "u" : "0", words);
+    ein__kforget(g, 1);
+    g->vec = 1;
+    g->vec_slot = -1;
+    ein__kskinny_stream(
+        g, z,
+        z->cut.ahead > 1 ? ein__namef(c, "k0 + first + u * %du", 32 / z->cut.lanes) : "k0 + first",
+        loads);
+    g->vec = vec;
     ein__kskinny_share(g, z, few, fours);
     return true;
 }
 
 // Position of output e of the block, the epilogue and the store.
 static void ein__kskinny_store(ein__kgen *g, const ein__step *step, ein__kskinny *z) {
-    int64_t lines = z->k.terms ? z->columns : 4 * z->lanes;
+    int64_t lines = z->cut.columns * z->cut.lanes;
     g->vec = 1;
     g->vec_slot = -1;
     ein__kforget(g, 1);
@@ -50642,36 +50981,61 @@ static void ein__kskinny_store(ein__kgen *g, const ein__step *step, ein__kskinny
     g->post = NULL;
 }
 
+// Whether the streamed factor is read before the kernel before is over: it is a weight, and nothing
+// else is read for it.
+static bool ein__kskinny_early(ein__kgen *g, const ein__kskinny *z) {
+    ein__val many = {ein__ex_get(g->ctx, ein__ex_of(g->ctx, z->k.p.read[z->k.many]))->val};
+    const char *place[] = {z->index.s, g->code[0].s, z->position.s};
+    for (int i = 0; i < 3; i++)
+        if (place[i] && strchr(place[i], '[')) return false;
+    return ein__kconstant(g->ctx, many);
+}
+
 static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinny *z,
                                 int64_t blocks, const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
-    int columns = z->k.terms ? z->columns : 4, lines = z->k.terms ? z->columns : 4 * z->lanes;
+    const ein__skinny_cut *t = &z->cut;
+    int lines = t->columns * t->lanes, terms = t->ahead * 32 / t->lanes,
+        shared = t->block / t->lanes;
     bool guard = z->many % lines != 0;
     ein__buf index = {0};
     ein__putf(&index, "%s%s", z->index.s, g->code[0].s);
     ein__key keys[] = {
         {0},
         {0},
-        {"block", ein__namef(c, "%d", z->block)},
-        {"warps", ein__namef(c, "%d", z->block / 32)},
+        {"block", ein__namef(c, "%d", t->block)},
+        {"warps", ein__namef(c, "%d", t->block / 32)},
         {"rows", ein__namef(c, "%lld", (long long)z->few)},
-        {"columns", ein__namef(c, "%d", columns)},
-        {"lanes", ein__namef(c, "%du", z->lanes)},
-        {"along", z->lanes > 1 ? "1" : ""},
+        {"columns", ein__namef(c, "%d", t->columns)},
+        {"lanes", ein__namef(c, "%du", t->lanes)},
+        {"along", t->lanes > 1 ? "1" : ""},
         {"each", ein__namef(c, "%lld", (long long)(z->few * lines))},
         {"number", ein__kunsigned(g)},
         {"many", blocks > 1 ? "1" : ""},
         {"index", index.s},
-        {"count", ein__knumber(g, z->k.terms ? z->r.count / 4 : z->r.count)},
-        {"sums", ein__namef(c, "%lld", (long long)(z->few * columns))},
-        {"stride", ein__namef(c, "%du", z->block / z->lanes)},
-        {"start", z->lanes > 1 ? ein__namef(c, "threadIdx.x / %du", z->lanes) : "threadIdx.x"},
+        {"early", ein__kskinny_early(g, z) ? "1" : ""},
+        {"count", ein__knumber(g, z->count)},
+        {"turn", ein__namef(c, "%du", shared * t->ahead)},
+        {"turns", t->turns > 1 ? "1" : ""},
         {"position", z->position.s ? z->position.s : ""},
+        {"type", z->type},
+        {"ahead", ein__namef(c, "%d", t->ahead)},
+        {"loads", ein__namef(c, "%d", t->ahead * (z->k.terms ? t->columns : 1))},
+        {"stream", z->stream.s},
+        {"shares", ein__namef(c, "%d", (terms + 31) / 32)},
+        {"taken", ein__namef(c, "%d", terms)},
+        {"some", terms % 32 ? "1" : ""},
+        {"held", ein__namef(c, "%d", t->held)},
+        {"pitch", ein__namef(c, "%d", t->pitch)},
+        {"groups", ein__namef(c, "%d", 32 / t->lanes)},
+        {"value", ein__namef(c, *z->make ? "%s(w[u])" : "%sw[u]", z->make)},
+        {"share", z->terms.s},
         {"terms", z->terms.s},
-        {"first", ein__namef(c, "%d", z->lanes)},
-        {"one", ein__namef(c, "threadIdx.x %% 32u < %du", z->lanes)},
+        {"sums", ein__namef(c, "%lld", (long long)(z->few * t->columns))},
+        {"first", ein__namef(c, "%d", t->lanes)},
+        {"one", ein__namef(c, "threadIdx.x %% 32u < %du", t->lanes)},
         {"output",
-         z->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
+         t->lanes > 1 ? ein__namef(c, "e / 4 * %d + (int)lane * 4 + e %% 4", lines) : "e"},
         {"result", z->result.s},
         {"inside", guard ? ein__namef(c, "n >= %s", ein__knumber(g, z->many)) : ""},
         {"store", z->store.s}};
@@ -50686,24 +51050,17 @@ static bool ein__kskinny_put(ein__kgen *g, const ein__step *step, ein__kskinny *
     ein__ex many = ein__ex_of(g->ctx, z->k.p.read[z->k.many]),
             few = ein__ex_of(g->ctx, z->k.p.read[z->k.few]);
     int64_t blocks;
+    g->ordered = true;
     ein__kskinny_slots(g, z);
-    ein__kskinny_choose(g, z);
+    ein__kskinny_cut(g, z);
     ein__kskinny_index(g, z, &blocks);
     bool ok = z->k.terms ? ein__kskinny_along_terms(g, z, many, few)
                          : ein__kskinny_along_lines(g, z, many, few);
     if (!ok) return false;
-    g->vec = z->k.terms ? 4 : 1;
-    g->vec_slot = z->k.terms ? z->k.slot : -1;
-    ein__buf terms = {0};
-    ein__put(&terms, "");
-    ein__kdecompose(g, &terms, z->r.s, z->r.ns, z->r.scan.used, "k");
-    ein__put(&terms, z->terms.s);
-    ein__buf_free(&z->terms);
-    z->terms = terms;
     ein__kskinny_store(g, step, z);
     // A block's last lines may lie beyond the end.
     if (g->too_wide || (z->many > INT32_MAX - EIN__SKINNY_BLOCK && !g->wide)) return false;
-    if (!g->overflow && ein__kgrid(g->ctx, l, blocks, z->block))
+    if (!g->overflow && ein__kgrid(g->ctx, l, blocks, z->cut.block))
         ein__kskinny_finish(g, step, z, blocks, hint, out, l);
     return true;
 }
@@ -50714,7 +51071,7 @@ static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hin
                             ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
     int64_t stride[EIN__MAX_RANK];
-    ein__kskinny z = {.columns = 0};
+    ein__kskinny z = {.many = 0};
     ein__dtype t = ein__kdtype(g, step->out);
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     if (g->vec != 4 || t > EIN__BF16 || !ein__match_skinny(g->ctx, s, stride, &z.k))
@@ -52076,6 +52433,12 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
     return ein__kstorage(g, type, "words", bytes > EIN__SHARED_FREE ? (int)bytes : 0, l);
 }
 
+// How many of its loads of a part a thread has on their way at once.
+static const char *ein__kattention_held(ein__kgen *g, const ein__kload_text *l) {
+    int width = l->width ? (int)ein__least(l->width, 4) : 1;
+    return l->copy ? "8" : ein__namef(g->ctx, "%d", EIN__ATTENTION_HELD / width);
+}
+
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
     enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
@@ -52122,8 +52485,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
             {"pairs", f->pairs ? "1" : ""},
             {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", x.key.copy ? "8" : "4"},
-            {"valueTurns", x.value.copy ? "8" : "4"},
+            {"keyTurns", ein__kattention_held(g, &x.key)},
+            {"valueTurns", ein__kattention_held(g, &x.value)},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, turn, k + 2);
@@ -52890,7 +53253,8 @@ static bool ein__is_taken(const char *name) {
         " ssize_t FILE div_t ldiv_t lldiv_t NULL stdin stdout stderr abs exit abort malloc"
         " calloc free realloc printf puts remove rename time clock exp log sin cos tan sqrt"
         " pow floor ceil erf min max signal read write open close fail launch first_like"
-        " await_previous ORDERED EARLY steps upload record info cudaStream_t cudaError_t"
+        " await_previous next_early ALONE FIRST MIDDLE LAST steps upload record info cudaStream_t "
+        "cudaError_t"
         " cudaGraph_t cudnnHandle_t cublasHandle_t linux unix"
         // what the emitted file itself declares beside it, or names inside create
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
@@ -53240,6 +53604,15 @@ static bool ein__is_early(const ein__emitter *z, ptrdiff_t i) {
     if (!i || ein__is_library(s) || ein__is_library(s - 1)) return false;
     return s->branch == s[-1].branch && !s->nwait &&
            ein__is_needed(z->run[i].needs, EIN__NEED_AWAIT);
+}
+
+// Where step `i` of a run is in a chain of such steps. A kernel lets the next one in only where
+// that is one of ours: what a library, or the caller behind the last step, launches in this way may
+// touch memory before it waits.
+static const char *ein__chain_place(const ein__emitter *z, ptrdiff_t i) {
+    bool next = i + 1 < arrlen(z->ctx->plan.step) && ein__is_early(z, i + 1);
+    if (ein__is_early(z, i)) return next ? "MIDDLE" : "LAST";
+    return next ? "FIRST" : "ALONE";
 }
 
 static void ein__collect(ein__emitter *z) {
@@ -53891,9 +54264,9 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
 
 // A launch of our own.
 static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, const ein__launch *l,
-                            bool early) {
+                            const char *place) {
     ein__buf line = {0}, *out = &line;
-    ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
+    ein__putf(out, "    CALL(launch(m, %s, %s, ", place, l->name);
     ein__put_string(out, s->name);
     ein__put(out, ", ");
     ein__put_dims(out, l->grid);
@@ -53902,11 +54275,11 @@ static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, c
     if (l->smem) ein__putf(out, ", %d", l->smem);
     if (s->branch) ein__putf(out, ", m->on[%d]", s->branch);
     else ein__put(out, ", stream");
+    if (l->extra) ein__putf(out, ", %s", l->extra);
     for (int i = 0; i < l->narg; i++) {
         ein__put(out, ", ");
         ein__put_pointer(z, out, l->arg[i], 0);
     }
-    if (l->extra) ein__putf(out, ", %s", l->extra);
     if (l->shared)
         ein__putf(out, ", (float4 *)v_workspace%s, v_arrived + %lld",
                   ein__branch_suffix(z->ctx, s->branch), (long long)s->counter);
@@ -53969,7 +54342,7 @@ static void ein__put_step_algebra(ein__emitter *z, ein__buf *out, const ein__ste
 }
 
 static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, const ein__launch *l,
-                          bool early) {
+                          const char *place) {
     ein_ctx *ctx = z->ctx;
     const char *name = ein__call_name(ctx, s);
     if (ein__is_library(s) || l->extra) ein__put_step_algebra(z, out, s);
@@ -53989,7 +54362,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
         ein__put_record(out, s);
         return;
     }
-    ein__put_launch(z, out, s, l, early);
+    ein__put_launch(z, out, s, l, place);
     ein__put_record(out, s);
 }
 
@@ -54022,7 +54395,7 @@ static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *
     z->in = z->out = false;
     ein__put(&body, "");
     for (ptrdiff_t i = from; i < to; i++) {
-        ein__put_step(z, &body, &steps[i], &launches[i], !init && ein__is_early(z, i));
+        ein__put_step(z, &body, &steps[i], &launches[i], init ? "ALONE" : ein__chain_place(z, i));
         stream |= launches[i].name && !steps[i].branch;
     }
     for (int b = 1; b < ctx->plan.branches && !init && to == arrlen(steps); b++)
@@ -54282,12 +54655,13 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
 
 // How the program's functions report failed calls.
 EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, bool gemm,
-                                   bool steps) {
+                                   bool steps, bool launches) {
     ein__key keys[] = {{"model", model},
                        {"conv", conv ? "1" : "0"},
                        {"gemm", gemm ? "1" : "0"},
-                       {"steps", steps ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_calls, keys, 4);
+                       {"steps", steps ? "1" : "0"},
+                       {"launches", launches ? "1" : ""}};
+    ein__tmpl_put(out, ein__tmpl_calls, keys, 5);
 }
 
 // Which stream and workspace steps use.
@@ -54361,7 +54735,8 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"grouped", z->group_bytes ? "1" : ""}};
     ein__tmpl_put(out, ein__tmpl_state, state, 12);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
+    ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true,
+                          z->first_kernel || z->nhwc);
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_conv(ctx, out, &form);
@@ -55260,7 +55635,7 @@ static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     int64_t bias = 0, z = 0, align = 0;
     bool ok = ein__key_number(s, " bias=", &bias, 1) && ein__key_number(s, " z=", &z, 1) &&
               !strncmp(*s, " act=", 5);
-    if (!ok || g->math != EIN__MATH_FP32) return false;
+    if (!ok) return false;
     int k = 0;
     while (k < 2 && strncmp(*s + 5, act[k], 4)) k++;
     if (strncmp(*s + 5, act[k], 4)) return false;
@@ -55268,7 +55643,8 @@ static bool ein__key_epilogue(const char **s, ein__gemm *g) {
     g->act = (ein__act)k;
     g->bias.i = bias != 0;
     g->z.i = z != 0;
-    ok = ein__key_number(s, " align=", &align, 16) && (align == 4 || align == 8 || align == 16);
+    ok = ein__key_number(s, " align=", &align, 16) && align >= ein__math_bytes(g->math) &&
+         !(align & (align - 1));
     if (ok && z) ok = ein__key_number(s, " ldz=", &g->ldz, INT32_MAX) && g->ldz >= g->n;
     if (ok && z && g->batch > 1) ok = ein__key_number(s, " sz=", &g->sz, EIN__MAX_ELEMENTS);
     g->align = (int)align;
@@ -55463,10 +55839,12 @@ static int ein__call_order(const void *a, const void *b) {
 static ein__call *ein__calls_left(ein_ctx *ctx) {
     ein__call *list = NULL, call;
     int64_t ps;
-    for (ptrdiff_t i = 0; i < shlen(ctx->calls); i++)
-        if (!ein__measured(ctx, ctx->calls[i].key, &ps) &&
-            ein__call_of(ctx, ctx->calls[i].key, &call))
-            arrput(list, call);
+    for (ptrdiff_t i = 0; i < shlen(ctx->calls); i++) {
+        const char *key = ctx->calls[i].key;
+        bool readable = ein__call_of(ctx, key, &call);
+        EIN_ASSERT(readable);  // a call that is priced and never measured
+        if (readable && !ein__measured(ctx, key, &ps)) arrput(list, call);
+    }
     if (list) qsort(list, (size_t)arrlen(list), sizeof *list, ein__call_order);
     return list;
 }
@@ -55561,7 +55939,9 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
               "%d products;\n// and %d kernels of %d that candidate plans have. Build and run:\n"
               "//     nvcc -O2 -arch=sm_%d probe.cu -o probe%s%s\n"
               "//     ./probe >> costs.tsv\n"
-              "// With --help it tells what else it can do.\n",
+              "// With --help it tells what else it can do. Every kernel begins when the one "
+              "before it is\n"
+              "// over: what programs gain from early launches is in no row.\n",
               ein__gpu_of(ctx)->title, ein__math_title(ctx), z->convs, z->gemms + z->groups,
               z->kernels, z->known, ein__gpu_of(ctx)->cc, z->convs ? " -lcudnn" : "",
               z->gemms + z->groups ? " -lcublas -lcublasLt" : "");
@@ -55645,7 +56025,7 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
         ein__putf(list, "%s{%lldull * sizeof(%s), %d}", arg ? ", " : "", (long long)(n + at), type,
                   real);
     }
-    ein__put(out, ");\n}\n\n");
+    ein__put(out, ", false);\n}\n\n");
     ein__put(list, "}},\n");
 }
 
@@ -55762,7 +56142,7 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
     ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
     ein__put(out, "\n");
-    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false);
+    ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false, false);
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_conv(ctx, out, &form);

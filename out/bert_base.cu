@@ -12,66 +12,66 @@
 // libraries cuBLAS (596 MB) 25 steps, without it up to 8.8 us more
 // by        merging 1, online softmax 12, norm taken into the product 23
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.0.o            k_attention_dfb0ea83
+//     4.9 us est. a.0.o            k_attention_a3e092b4
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.0              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.0              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.1.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.1.o            k_attention_dfb0ea83
+//    15.9 us est. a.1.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.1.o            k_attention_a3e092b4
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.1              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.1              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.2.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.2.o            k_attention_dfb0ea83
+//    15.9 us est. a.2.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.2.o            k_attention_a3e092b4
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.2              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.2              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.3.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.3.o            k_attention_dfb0ea83
+//    15.9 us est. a.3.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.3.o            k_attention_a3e092b4
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.3              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.3              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.4.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.4.o            k_attention_dfb0ea83
+//    15.9 us est. a.4.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.4.o            k_attention_a3e092b4
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.4              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.4              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.5.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.5.o            k_attention_dfb0ea83
+//    15.9 us est. a.5.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.5.o            k_attention_a3e092b4
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.5              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.5              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.6.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.6.o            k_attention_dfb0ea83
+//    15.9 us est. a.6.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.6.o            k_attention_a3e092b4
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.6              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.6              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.7.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.7.o            k_attention_dfb0ea83
+//    15.9 us est. a.7.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.7.o            k_attention_a3e092b4
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.7              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.7              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.8.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.8.o            k_attention_dfb0ea83
+//    15.9 us est. a.8.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.8.o            k_attention_a3e092b4
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.8              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.8              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.9.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.9.o            k_attention_dfb0ea83
+//    15.9 us est. a.9.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.9.o            k_attention_a3e092b4
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.9              k_product_4edadb02, in 2 parts
+//    18.7 us est. g.9              k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.10.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.10.o           k_attention_dfb0ea83
+//    15.9 us est. a.10.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.10.o           k_attention_a3e092b4
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.10             k_product_4edadb02, in 2 parts
+//    18.7 us est. g.10             k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.11.v.split.merged k_product_5c8fb93e, in 3 parts
-//     4.9 us est. a.11.o           k_attention_dfb0ea83
+//    15.9 us est. a.11.v.split.merged k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.11.o           k_attention_a3e092b4
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.11             k_product_4edadb02, in 2 parts
+//    18.7 us est. g.11             k_product_fdc7be71, in 2 parts
 //    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. y                k_row_4d578108
+//     2.0 us est. y                k_row_f1d9b66f
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -125,8 +125,10 @@ typedef struct bert_base_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int bert_base_create(bert_base **m, const void *weights, size_t bytes, const bert_base_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int bert_base_run(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int bert_base_capture(bert_base *m, const void *const *in, void *const *out);
@@ -631,11 +633,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -1017,7 +1022,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -1027,7 +1032,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -1153,10 +1158,11 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // a.0.v.p.p.weights[i0,i1] = a.0.q.p.w[i1,i0-768] + a.0.v.p.w[i1,i0] + a.0.k.p.w[i1,i0-1536] where
 //     i0 in 0:2304, pad a.0.k.p.w 0, pad a.0.q.p.w 0, pad a.0.v.p.w 0
 // p0: a.0.k.p.w, p1: a.0.v.p.w, p2: a.0.q.p.w
-static __global__ void __launch_bounds__(256) k_map_21179172(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_d0619800(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1769472u) return;
     const int i1 = (int)(id % 768u);
     const int i0 = (int)(id / 768u);
@@ -1170,10 +1176,11 @@ static __global__ void __launch_bounds__(256) k_map_21179172(const float *__rest
 // a.0.v.split.weights[i0] = a.0.q.p.b[i0-768] + a.0.v.p.b[i0] + a.0.k.p.b[i0-1536] where i0 in
 //     0:2304, pad a.0.k.p.b 0, pad a.0.q.p.b 0, pad a.0.v.p.b 0
 // p0: a.0.q.p.b, p1: a.0.v.p.b, p2: a.0.k.p.b
-static __global__ void __launch_bounds__(64) k_map_2a142e0c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_59ce959d(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 576u) return;
     const int i0 = (int)id * 4;
     const int t0 = i0 - 768;
@@ -1192,25 +1199,70 @@ static __global__ void __launch_bounds__(64) k_map_2a142e0c(const float *__restr
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_f11f684a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 192u * 16u;
     float acc[1][4] = {};
     {
         const int i0 = (int)(n0 + lane * 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
-            const float x = p1[r0];
-            acc[0][0] += w.x * x;
-            acc[0][1] += w.y * x;
-            acc[0][2] += w.z * x;
-            acc[0][3] += w.w * x;
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
         }
     }
 #pragma unroll
@@ -1234,10 +1286,10 @@ static __global__ void __launch_bounds__(256) k_reduce_f11f684a(const float *__r
 
 // n.0.weights[i0,i1] = n.0.scale[i0] * f.0.w[i0,i1]
 // p0: f.0.w, p1: n.0.scale
-static __global__ void __launch_bounds__(256) k_map_db9f0728(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 589824u) return;
     const int i1 = (int)(id % 768u) * 4;
     const int i0 = (int)(id / 768u);
@@ -1252,30 +1304,44 @@ static __global__ void __launch_bounds__(256) k_map_db9f0728(const float *__rest
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_df4b613a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_6a2ac9af(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][8];
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 288u * 8u;
     float acc[1][8] = {};
     {
-#pragma unroll 2
-        for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
-            const int r0 = (int)k * 4;
+        for (unsigned k0 = 0; k0 < 192u; k0 += 256u) {
             float4 w[8];
 #pragma unroll
-            for (int j = 0; j < 8; j++) {
-                const int i0 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(&p0[i0 * 768 + r0]);
+            for (int e = 0; e < 8; e++) w[e] = make_float4(0.f, 0.f, 0.f, 0.f);
+            {
+                const unsigned k = k0 + threadIdx.x;
+                if (k < 192u) {
+                    const int r0 = (int)k * 4;
+#pragma unroll
+                    for (int j = 0; j < 8; j++) {
+                        const int i0 = (int)(n0 + (unsigned)j);
+                        w[j] = *reinterpret_cast<const float4 *>(&p0[i0 * 768 + r0]);
+                    }
+                }
             }
-            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+            float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+            const unsigned k = k0 + threadIdx.x;
+            if (k < 192u) {
+                const int r0 = (int)k * 4;
+                x = *reinterpret_cast<const float4 *>(&p1[r0]);
+            }
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                acc[0][j] += w[j].x * x.x;
-                acc[0][j] += w[j].y * x.y;
-                acc[0][j] += w[j].z * x.z;
-                acc[0][j] += w[j].w * x.w;
+                const float4 v = (w[j]);
+                acc[0][j] += v.x * x.x;
+                acc[0][j] += v.y * x.y;
+                acc[0][j] += v.z * x.z;
+                acc[0][j] += v.w * x.w;
             }
         }
     }
@@ -1300,10 +1366,10 @@ static __global__ void __launch_bounds__(256) k_reduce_df4b613a(const float *__r
 
 // h.0.weights[i0,i1] = h.0.scale[i1] * a.1.v.p.p.weights[i0,i1]
 // p0: a.1.v.p.p.weights, p1: h.0.scale
-static __global__ void __launch_bounds__(256) k_map_3153650e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_d651fc65(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1769472u) return;
     const int i0 = (int)(id % 2304u);
     const int i1 = (int)(id / 2304u);
@@ -1323,8 +1389,8 @@ static __global__ void __launch_bounds__(256) k_map_3153650e(const float *__rest
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_dfb0ea83(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const int RM = 2, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -1335,7 +1401,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_dfb0ea83(const floa
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     const int m0 = (int)(id % 8u) * 16;  // first row
     const int i1 = (int)(id / 8u % 12u);
     for (int e = (int)threadIdx.x; e < 256; e += 128) {
@@ -1498,10 +1564,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_dfb0ea83(const floa
 //     n.0.factor2[0,i1] * n.0.scale[i2]
 // p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset, p6:
 //     f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_4edadb02(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
     const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
-    unsigned *arrived) {
+    unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
@@ -1529,7 +1595,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_4edadb02(const float 
     row_sums<64, 32, 4> sums = {};
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
-        moving<12288, 128>(b), acc);
+        moving<12288, 128>(b), next_early, acc);
     leave_part<2, 2>(acc, parts);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
@@ -1617,10 +1683,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_4edadb02(const float 
 //     h.0.factor2[0,i1] * h.0.scale[i2]
 // p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset, p6:
 //     a.1.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_5c8fb93e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_4c8957ce(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
     const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
-    unsigned *arrived) {
+    unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 3u % 18u * 128u, m0 = id / 54u % 2u * 64u;
@@ -1648,7 +1714,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_5c8fb93e(const float 
     row_sums<64, 16, 4> sums = {};
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
-        moving<9216, 73728>(b), acc);
+        moving<9216, 73728>(b), next_early, acc);
     leave_part<3, 4>(acc, parts);
     __shared__ float total[2][64][row_sums<64, 16, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
@@ -1716,11 +1782,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_5c8fb93e(const float 
 // y[0,i1,i2] = rsqrt(h.11.sum2[0,i1] / 768 + 1e-12) * (s.11[0,i1,i2] - h.11.sum[0,i1] / 768) *
 //     h.11.scale[i2] + h.11.bias[i2]
 // p0: s.11, p1: h.11.scale, p2: h.11.bias
-static __global__ void __launch_bounds__(32) k_row_4d578108(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_row_f1d9b66f(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i1 = (int)id;
     float4 c0[6];
@@ -1810,6 +1877,14 @@ static void stepped(bert_base *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -1860,6 +1935,12 @@ static int matmul_describe(bert_base *m, matmul_call *c, const matmul_size *s) {
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
     int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                           s->lda, s->batch, s->sa);
     if (!r)
@@ -1971,21 +2052,16 @@ static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -1995,228 +2071,227 @@ static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_21179172, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
         v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
         v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
         v_n_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.0.offset2", 192, 256, stream, v_f_0_w,
-        v_n_0_scale, v_n_0_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.0.weights", 2304, 256, stream, v_f_0_w, v_n_0_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.0.offset2", 192, 256, stream, v_f_0_w, v_n_0_scale,
+        v_n_0_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.0.weights", 2304, 256, stream, v_f_0_w, v_n_0_scale,
         v_n_0_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
         v_a_1_v_p_w, v_a_1_q_p_w, v_a_1_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_bias, v_h_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_scale, v_h_0_offset2));
     // h.0.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.0.weights", 6912, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.0.weights", 6912, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_scale, v_h_0_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
         v_a_1_v_p_b, v_a_1_k_p_b, v_a_1_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
         v_n_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.1.offset2", 192, 256, stream, v_f_1_w,
-        v_n_1_scale, v_n_1_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.1.weights", 2304, 256, stream, v_f_1_w, v_n_1_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.1.offset2", 192, 256, stream, v_f_1_w, v_n_1_scale,
+        v_n_1_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.1.weights", 2304, 256, stream, v_f_1_w, v_n_1_scale,
         v_n_1_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
         v_a_2_v_p_w, v_a_2_q_p_w, v_a_2_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_bias, v_h_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_scale, v_h_1_offset2));
     // h.1.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.1.weights", 6912, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.1.weights", 6912, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_scale, v_h_1_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
         v_a_2_v_p_b, v_a_2_k_p_b, v_a_2_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
         v_n_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.2.offset2", 192, 256, stream, v_f_2_w,
-        v_n_2_scale, v_n_2_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.2.weights", 2304, 256, stream, v_f_2_w, v_n_2_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.2.offset2", 192, 256, stream, v_f_2_w, v_n_2_scale,
+        v_n_2_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.2.weights", 2304, 256, stream, v_f_2_w, v_n_2_scale,
         v_n_2_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
         v_a_3_v_p_w, v_a_3_q_p_w, v_a_3_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_bias, v_h_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_scale, v_h_2_offset2));
     // h.2.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.2.weights", 6912, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.2.weights", 6912, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_scale, v_h_2_weights));
     return 0;
 }
 
 static int prepare_weights_from_a_3_v_split_weights(bert_base *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
         v_a_3_v_p_b, v_a_3_k_p_b, v_a_3_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
         v_n_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.3.offset2", 192, 256, stream, v_f_3_w,
-        v_n_3_scale, v_n_3_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.3.weights", 2304, 256, stream, v_f_3_w, v_n_3_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.3.offset2", 192, 256, stream, v_f_3_w, v_n_3_scale,
+        v_n_3_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.3.weights", 2304, 256, stream, v_f_3_w, v_n_3_scale,
         v_n_3_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
         v_a_4_v_p_w, v_a_4_q_p_w, v_a_4_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_bias, v_h_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_scale, v_h_3_offset2));
     // h.3.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.3.weights", 6912, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.3.weights", 6912, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_scale, v_h_3_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
         v_a_4_v_p_b, v_a_4_k_p_b, v_a_4_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
         v_n_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.4.offset2", 192, 256, stream, v_f_4_w,
-        v_n_4_scale, v_n_4_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.4.weights", 2304, 256, stream, v_f_4_w, v_n_4_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.4.offset2", 192, 256, stream, v_f_4_w, v_n_4_scale,
+        v_n_4_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.4.weights", 2304, 256, stream, v_f_4_w, v_n_4_scale,
         v_n_4_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
         v_a_5_v_p_w, v_a_5_q_p_w, v_a_5_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_bias, v_h_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_scale, v_h_4_offset2));
     // h.4.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.4.weights", 6912, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.4.weights", 6912, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_scale, v_h_4_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
         v_a_5_v_p_b, v_a_5_k_p_b, v_a_5_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
         v_n_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.5.offset2", 192, 256, stream, v_f_5_w,
-        v_n_5_scale, v_n_5_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.5.weights", 2304, 256, stream, v_f_5_w, v_n_5_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.5.offset2", 192, 256, stream, v_f_5_w, v_n_5_scale,
+        v_n_5_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.5.weights", 2304, 256, stream, v_f_5_w, v_n_5_scale,
         v_n_5_weights));
     return 0;
 }
 
 static int prepare_weights_from_a_6_v_p_p_weights(bert_base *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_21179172, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
         v_a_6_v_p_w, v_a_6_q_p_w, v_a_6_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_bias, v_h_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_scale, v_h_5_offset2));
     // h.5.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.5.weights", 6912, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.5.weights", 6912, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_scale, v_h_5_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
         v_a_6_v_p_b, v_a_6_k_p_b, v_a_6_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
         v_n_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.6.offset2", 192, 256, stream, v_f_6_w,
-        v_n_6_scale, v_n_6_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.6.weights", 2304, 256, stream, v_f_6_w, v_n_6_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.6.offset2", 192, 256, stream, v_f_6_w, v_n_6_scale,
+        v_n_6_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.6.weights", 2304, 256, stream, v_f_6_w, v_n_6_scale,
         v_n_6_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
         v_a_7_v_p_w, v_a_7_q_p_w, v_a_7_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_bias, v_h_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_scale, v_h_6_offset2));
     // h.6.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.6.weights", 6912, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.6.weights", 6912, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_scale, v_h_6_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
         v_a_7_v_p_b, v_a_7_k_p_b, v_a_7_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
         v_n_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.7.offset2", 192, 256, stream, v_f_7_w,
-        v_n_7_scale, v_n_7_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.7.weights", 2304, 256, stream, v_f_7_w, v_n_7_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.7.offset2", 192, 256, stream, v_f_7_w, v_n_7_scale,
+        v_n_7_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.7.weights", 2304, 256, stream, v_f_7_w, v_n_7_scale,
         v_n_7_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
         v_a_8_v_p_w, v_a_8_q_p_w, v_a_8_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_bias, v_h_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_scale, v_h_7_offset2));
     // h.7.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.7.weights", 6912, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.7.weights", 6912, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_scale, v_h_7_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
         v_a_8_v_p_b, v_a_8_k_p_b, v_a_8_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
         v_n_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.8.offset2", 192, 256, stream, v_f_8_w,
-        v_n_8_scale, v_n_8_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.8.weights", 2304, 256, stream, v_f_8_w, v_n_8_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.8.offset2", 192, 256, stream, v_f_8_w, v_n_8_scale,
+        v_n_8_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.8.weights", 2304, 256, stream, v_f_8_w, v_n_8_scale,
         v_n_8_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
         v_a_9_v_p_w, v_a_9_q_p_w, v_a_9_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_bias, v_h_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_scale, v_h_8_offset2));
     return 0;
 }
 
 static int prepare_weights_from_h_8_weights(bert_base *m, cudaStream_t stream) {
     // h.8.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.8.weights", 6912, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.8.weights", 6912, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_scale, v_h_8_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
         v_a_9_v_p_b, v_a_9_k_p_b, v_a_9_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
         v_n_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.9.offset2", 192, 256, stream, v_f_9_w,
-        v_n_9_scale, v_n_9_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.9.weights", 2304, 256, stream, v_f_9_w, v_n_9_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.9.offset2", 192, 256, stream, v_f_9_w, v_n_9_scale,
+        v_n_9_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.9.weights", 2304, 256, stream, v_f_9_w, v_n_9_scale,
         v_n_9_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
+    CALL(launch(m, ALONE, k_map_d0619800, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
         v_a_10_v_p_w, v_a_10_q_p_w, v_a_10_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_bias, v_h_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.9.offset2", 288, 256, stream,
-        v_a_10_v_p_p_weights, v_h_9_scale, v_h_9_offset2));
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.9.offset2", 288, 256, stream, v_a_10_v_p_p_weights,
+        v_h_9_scale, v_h_9_offset2));
     // h.9.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.9.weights", 6912, 256, stream, v_a_10_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.9.weights", 6912, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_scale, v_h_9_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
         v_a_10_v_p_b, v_a_10_k_p_b, v_a_10_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.10.offset", 192, 256, stream, v_f_10_w,
-        v_n_10_bias, v_n_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.10.offset2", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.10.offset", 192, 256, stream, v_f_10_w, v_n_10_bias,
+        v_n_10_offset));
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.10.offset2", 192, 256, stream, v_f_10_w,
         v_n_10_scale, v_n_10_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.10.weights", 2304, 256, stream, v_f_10_w,
-        v_n_10_scale, v_n_10_weights));
-    CALL(launch(m, ORDERED, k_map_21179172, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
+    CALL(launch(m, ALONE, k_map_176c183d, "n.10.weights", 2304, 256, stream, v_f_10_w, v_n_10_scale,
+        v_n_10_weights));
+    CALL(launch(m, ALONE, k_map_d0619800, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
         v_a_11_v_p_w, v_a_11_q_p_w, v_a_11_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.10.offset", 288, 256, stream,
-        v_a_11_v_p_p_weights, v_h_10_bias, v_h_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.10.offset2", 288, 256, stream,
-        v_a_11_v_p_p_weights, v_h_10_scale, v_h_10_offset2));
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.10.offset", 288, 256, stream, v_a_11_v_p_p_weights,
+        v_h_10_bias, v_h_10_offset));
+    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.10.offset2", 288, 256, stream, v_a_11_v_p_p_weights,
+        v_h_10_scale, v_h_10_offset2));
     // h.10.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_3153650e, "h.10.weights", 6912, 256, stream, v_a_11_v_p_p_weights,
+    CALL(launch(m, ALONE, k_map_d651fc65, "h.10.weights", 6912, 256, stream, v_a_11_v_p_p_weights,
         v_h_10_scale, v_h_10_weights));
-    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
+    CALL(launch(m, ALONE, k_map_59ce959d, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
         v_a_11_v_p_b, v_a_11_k_p_b, v_a_11_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.11.offset", 192, 256, stream, v_f_11_w,
-        v_n_11_bias, v_n_11_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.11.offset2", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.11.offset", 192, 256, stream, v_f_11_w, v_n_11_bias,
+        v_n_11_offset));
+    CALL(launch(m, ALONE, k_reduce_ced30589, "n.11.offset2", 192, 256, stream, v_f_11_w,
         v_n_11_scale, v_n_11_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "n.11.weights", 2304, 256, stream, v_f_11_w,
-        v_n_11_scale, v_n_11_weights));
+    CALL(launch(m, ALONE, k_map_176c183d, "n.11.weights", 2304, 256, stream, v_f_11_w, v_n_11_scale,
+        v_n_11_weights));
     return 0;
 }
 
@@ -2251,7 +2326,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_21179172);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_d0619800);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2556,77 +2631,77 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_0_v_split_merged, v_x, v_a_0_v_p_p_weights, v_a_0_v_split_weights,
         NULL, v_a_0_v_split_merged, v_workspace));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_dfb0ea83, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
         (float4 *)v_workspace, v_arrived + 0));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.1.v.split.merged", 108, 256, stream, v_s_0,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
         v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 64));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
         (float4 *)v_workspace, v_arrived + 100));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.2.v.split.merged", 108, 256, stream, v_s_1,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
         v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 164));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
         (float4 *)v_workspace, v_arrived + 200));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.3.v.split.merged", 108, 256, stream, v_s_2,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
         v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 264));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.4.v.split.merged", 108, 256, stream, v_s_3,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
         v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 364));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
         (float4 *)v_workspace, v_arrived + 400));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.5.v.split.merged", 108, 256, stream, v_s_4,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
         v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 464));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
         (float4 *)v_workspace, v_arrived + 500));
     // as r.0
@@ -2637,86 +2712,86 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
 static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.6.v.split.merged", 108, 256, stream, v_s_5,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
         v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 564));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
         (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.7.v.split.merged", 108, 256, stream, v_s_6,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
         v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 664));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
         (float4 *)v_workspace, v_arrived + 700));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.8.v.split.merged", 108, 256, stream, v_s_7,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
         v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 764));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
         (float4 *)v_workspace, v_arrived + 800));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.9.v.split.merged", 108, 256, stream, v_s_8,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
         v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 864));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
         (float4 *)v_workspace, v_arrived + 900));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.10.v.split.merged", 108, 256, stream, v_s_9,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
         v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 964));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
         (float4 *)v_workspace, v_arrived + 1000));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.11.v.split.merged", 108, 256, stream, v_s_10,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
         v_arrived + 1064));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4edadb02, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
         (float4 *)v_workspace, v_arrived + 1100));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4d578108, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
+    CALL(launch(m, ALONE, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));
     return 0;
 }
@@ -2790,10 +2865,12 @@ static int record(bert_base *m, const void *const *in, void *const *out, cudaStr
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

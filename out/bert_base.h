@@ -51,8 +51,10 @@ typedef struct bert_base_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int bert_base_create(bert_base **m, const void *weights, size_t bytes, const bert_base_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int bert_base_run(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int bert_base_capture(bert_base *m, const void *const *in, void *const *out);

@@ -8,52 +8,52 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 60 MB (workspace 32 MB of it), constants 247 MB, peak in create 369 MB
-// plan      43 steps, 512.3 us estimated; 1180.6 us without derivation
+// plan      43 steps, 512.4 us estimated; 1180.6 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 0.2 us more
 // by        basis change 37, summation splitting 2
-//     6.5 us est. v1.a             k_product_f3b8cac2
-//    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
-//    22.9 us est. v1.b.c.sum.product k_product_933ee59f
-//    11.9 us est. v1.b             k_basis_c755539b
-//     4.2 us est. p1               k_reduce_6f8a9a3d
-//     3.5 us est. v2.a.c.sum.data  k_basis_dbc34d11
+//     6.5 us est. v1.a             k_product_60d78fc4
+//    11.5 us est. v1.b.c.sum.data  k_basis_f9e23067
+//    22.9 us est. v1.b.c.sum.product k_product_8cf582b3
+//    11.9 us est. v1.b             k_basis_75e376ea
+//     4.2 us est. p1               k_reduce_656cfa8c
+//     3.5 us est. v2.a.c.sum.data  k_basis_b5eccbce
 //    13.1 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     5.1 us est. v2.a             k_basis_7c8fbb33
-//     5.6 us est. v2.b.c.sum.data  k_basis_5e13ec8d
+//     5.1 us est. v2.a             k_basis_bf3ba003
+//     5.6 us est. v2.b.c.sum.data  k_basis_5db56790
 //    24.9 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. v2.b             k_basis_7c8fbb33
-//     4.0 us est. v3.a.c.sum.data  k_stitch_85bc3d17
+//     5.1 us est. v2.b             k_basis_bf3ba003
+//     4.0 us est. v3.a.c.sum.data  k_stitch_7e41d5ba
 //    18.7 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     5.1 us est. v3.b.c.sum.data  k_stitch_1bdfa62f
+//     5.1 us est. v3.b.c.sum.data  k_stitch_9c61aaa7
 //    36.0 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     5.1 us est. v3.c.c.sum.data  k_stitch_1bdfa62f
+//     5.1 us est. v3.c.c.sum.data  k_stitch_9c61aaa7
 //    36.0 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     3.2 us est. p3               k_stitch_f0c89b7e
-//     1.8 us est. v4.a.c.sum.data  k_basis_357a0753
+//     3.2 us est. p3               k_stitch_61e6c602
+//     1.8 us est. v4.a.c.sum.data  k_basis_9ce5c035
 //    22.0 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     3.4 us est. v4.b.c.sum.data  k_stitch_1b93b12d
+//     3.4 us est. v4.b.c.sum.data  k_stitch_3fb70a8c
 //    38.3 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     3.4 us est. v4.c.c.sum.data  k_stitch_1b93b12d
+//     3.4 us est. v4.c.c.sum.data  k_stitch_3fb70a8c
 //    38.3 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     2.2 us est. d1.c.sum.digits.split k_basis_bdee0f42
-//     2.7 us est. d1.c.sum.data    k_basis_64889adf
+//     2.2 us est. d1.c.sum.digits.split k_basis_ee4075c3
+//     2.7 us est. d1.c.sum.data    k_basis_3c6503df
 //    39.5 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d2.c.sum.digits.split k_basis_006c7fea
-//     2.7 us est. d2.c.sum.data    k_basis_bfd98c18
+//     2.4 us est. d2.c.sum.digits.split k_basis_c47dd685
+//     2.7 us est. d2.c.sum.data    k_basis_cc85f0d8
 //    39.5 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d3.c.sum.digits.split k_basis_006c7fea
-//     2.7 us est. d3.c.sum.data    k_basis_bfd98c18
+//     2.4 us est. d3.c.sum.digits.split k_basis_c47dd685
+//     2.7 us est. d3.c.sum.data    k_basis_cc85f0d8
 //    39.5 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d4.c.sum.digits.split k_basis_006c7fea
-//     2.7 us est. d4.c.sum.data    k_basis_bfd98c18
+//     2.4 us est. d4.c.sum.digits.split k_basis_c47dd685
+//     2.7 us est. d4.c.sum.data    k_basis_cc85f0d8
 //    22.8 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.9 us est. d5.c.sum.digits.split k_basis_ea57b1b6
-//     2.0 us est. d5.c.sum.data    k_basis_200439c9
+//     1.9 us est. d5.c.sum.digits.split k_basis_377146a7
+//     2.0 us est. d5.c.sum.data    k_basis_864f4bc0
 //     8.1 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
-//     1.6 us est. d5.split         k_basis_cc3e52ec
+//     1.6 us est. d5.split         k_basis_c287699e
 //     4.5 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
-//     1.7 us est. d6               k_reduce_45d901c4
-//     1.3 us est. y                k_reduce_0f8c12cc
+//     1.7 us est. d6               k_reduce_9c246260
+//     1.4 us est. y                k_reduce_fb311b0c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -107,8 +107,10 @@ typedef struct csrnet_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int csrnet_create(csrnet **m, const void *weights, size_t bytes, const csrnet_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int csrnet_run(csrnet *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int csrnet_capture(csrnet *m, const void *const *in, void *const *out);
@@ -230,11 +232,14 @@ const csrnet_info *csrnet_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -553,7 +558,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -563,7 +568,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -605,10 +610,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_3d9b7d9b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_c30ecb66(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -640,10 +645,10 @@ static __global__ void __launch_bounds__(64) k_basis_3d9b7d9b(const float *__res
 // by basis change F(4x4,3x3)
 // d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_ad673d24(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_0fa48164(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -675,10 +680,10 @@ static __global__ void __launch_bounds__(256) k_basis_ad673d24(const float *__re
 // by basis change F(4x4,3x3)
 // d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_78efffae(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -710,10 +715,10 @@ static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__re
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_c60ae7f7(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_f6763df3(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 131072u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -745,10 +750,10 @@ static __global__ void __launch_bounds__(256) k_basis_c60ae7f7(const float *__re
 // by basis change F(4x4,3x3)
 // v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_972d9295(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -780,10 +785,10 @@ static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__re
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_976827ec(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_392a789b(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -815,10 +820,10 @@ static __global__ void __launch_bounds__(64) k_basis_976827ec(const float *__res
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -850,10 +855,10 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_d76dedeb(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_1ecf1b5c(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -885,10 +890,10 @@ static __global__ void __launch_bounds__(64) k_basis_d76dedeb(const float *__res
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -924,8 +929,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -939,8 +945,8 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256, 1) k_product_f3b8cac2(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_60d78fc4(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
@@ -969,7 +975,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_f3b8cac2(const float 
         return fetch<float>(&p1[i2 * 224 + i3 + tap.x], (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<128>(b, taps), acc);
+    tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<128>(b, taps), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1001,10 +1007,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad v1.a 0
-static __global__ void __launch_bounds__(256) k_basis_b53c446b(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_f9e23067(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 200704u) return;
     const int i4 = (int)(id % 56u);
     const int i3 = (int)(id / 56u % 56u);
@@ -1042,8 +1048,8 @@ static __global__ void __launch_bounds__(256) k_basis_b53c446b(const float *p0,
 // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v1.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v1.b.c.sum.filter, p1: v1.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_933ee59f(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_8cf582b3(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 25u * 128u, m0 = 0u;
@@ -1059,7 +1065,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_933ee59f(const float 
         return fetch<float4>(&p1[i1 * 200704 + r0 * 3136 + i4], i4 < 3136);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1092,10 +1099,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
 // p0: v1.b.c.sum.product, p1: v1.b.b
-static __global__ void __launch_bounds__(256) k_basis_c755539b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_75e376ea(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -1127,10 +1134,10 @@ static __global__ void __launch_bounds__(256) k_basis_c755539b(const float *p0,
 
 // p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
 //     0:2, r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_6f8a9a3d(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_656cfa8c(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u) * 4;
     const int strip = (int)(id / 28u % 56u);
@@ -1171,10 +1178,10 @@ static __global__ void __launch_bounds__(256) k_reduce_6f8a9a3d(const float *p0,
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p1[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad p1 0
-static __global__ void __launch_bounds__(128) k_basis_dbc34d11(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_b5eccbce(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 50176u) return;
     const int i4 = (int)(id % 28u);
     const int i3 = (int)(id / 28u % 28u);
@@ -1213,10 +1220,10 @@ static __global__ void __launch_bounds__(128) k_basis_dbc34d11(const float *p0,
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
 // p0: v2.a.c.sum.product, p1: v2.a.b
-static __global__ void __launch_bounds__(256) k_basis_7c8fbb33(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_bf3ba003(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1249,10 +1256,10 @@ static __global__ void __launch_bounds__(256) k_basis_7c8fbb33(const float *p0,
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v2.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad v2.a 0
-static __global__ void __launch_bounds__(256) k_basis_5e13ec8d(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_5db56790(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i4 = (int)(id % 28u);
     const int i3 = (int)(id / 28u % 28u);
@@ -1358,12 +1365,12 @@ static __device__ __forceinline__ void part_basis_b3a15417(const float *p0, floa
 }
 
 // p2 by slices in shared memory, then v3.a.c.sum.data
-static __global__ void __launch_bounds__(256) k_stitch_85bc3d17(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_stitch_7e41d5ba(const float *p0,
+    float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
         part_reduce_6e7e77d0(p0, own, slice * 784u + k);
     __syncthreads();
@@ -1443,12 +1450,12 @@ static __device__ __forceinline__ void part_basis_2648f63f(const float *p0, floa
 
 // v3.a by slices in shared memory, then v3.b.c.sum.data
 // p0: v3.a.c.sum.product, p1: v3.a.b
-static __global__ void __launch_bounds__(224) k_stitch_1bdfa62f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(224) k_stitch_9c61aaa7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_06c33e48(p0, p1, own, slice * 196u + k);
     __syncthreads();
@@ -1493,12 +1500,12 @@ static __device__ __forceinline__ void part_reduce_fb46dd4b(const float *p0, flo
 
 // v3.c by slices in shared memory, then p3
 // p0: v3.c.c.sum.product, p1: v3.c.b
-static __global__ void __launch_bounds__(224) k_stitch_f0c89b7e(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(224) k_stitch_61e6c602(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_06c33e48(p0, p1, own, slice * 196u + k);
     __syncthreads();
@@ -1509,10 +1516,10 @@ static __global__ void __launch_bounds__(224) k_stitch_f0c89b7e(const float *p0,
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p3[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad p3 0
-static __global__ void __launch_bounds__(64) k_basis_357a0753(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9ce5c035(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1618,12 +1625,12 @@ static __device__ __forceinline__ void part_basis_5c11f843(const float *p0, floa
 
 // v4.a by slices in shared memory, then v4.b.c.sum.data
 // p0: v4.a.c.sum.product, p1: v4.a.b
-static __global__ void __launch_bounds__(128) k_stitch_1b93b12d(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_stitch_3fb70a8c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[1568];
     float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_basis_5d7e064e(p0, p1, own, slice * 49u + k);
     __syncthreads();
@@ -1636,10 +1643,10 @@ static __global__ void __launch_bounds__(128) k_stitch_1b93b12d(const float *p0,
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // d1.c.sum.digits.split[0,i1,i2,i3] = relu(v4.c.c.sum[0,i1,i2,i3] + v4.c.b[i1])
 // p0: v4.c.c.sum.product, p1: v4.c.b
-static __global__ void __launch_bounds__(64) k_basis_bdee0f42(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_ee4075c3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1673,10 +1680,10 @@ static __global__ void __launch_bounds__(64) k_basis_bdee0f42(const float *p0,
 // d1.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d1.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_64889adf(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_3c6503df(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -1717,10 +1724,10 @@ static __global__ void __launch_bounds__(64) k_basis_64889adf(const float *p0,
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d2.c.sum.digits.split[i0,i1,0,i3,i4,i5] = relu(d1.c.sum.phases[i0,i1,0,i3,i4,i5] + d1.b[i3])
 // p0: d1.c.sum.product, p1: d1.b
-static __global__ void __launch_bounds__(64) k_basis_006c7fea(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_c47dd685(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1763,10 +1770,10 @@ static __global__ void __launch_bounds__(64) k_basis_006c7fea(const float *p0,
 // d2.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d2.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_bfd98c18(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -1807,10 +1814,10 @@ static __global__ void __launch_bounds__(64) k_basis_bfd98c18(const float *p0,
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.c.sum.digits.split[i0,i1,0,i3,i4,i5] = relu(d4.c.sum.phases[i0,i1,0,i3,i4,i5] + d4.b[i3])
 // p0: d4.c.sum.product, p1: d4.b
-static __global__ void __launch_bounds__(64) k_basis_ea57b1b6(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_377146a7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1853,10 +1860,10 @@ static __global__ void __launch_bounds__(64) k_basis_ea57b1b6(const float *p0,
 // d5.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d5.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d5.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_200439c9(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_864f4bc0(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -1897,10 +1904,10 @@ static __global__ void __launch_bounds__(64) k_basis_200439c9(const float *p0,
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
 // p0: d5.c.sum.product, p1: d5.b
-static __global__ void __launch_bounds__(64) k_basis_cc3e52ec(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_c287699e(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1941,10 +1948,10 @@ static __global__ void __launch_bounds__(64) k_basis_cc3e52ec(const float *p0,
 //     i3 in 0:28, pad d6.c.sum.part 0
 // d6[0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1])
 // p0: d6.c.sum.part, p1: d6.b
-static __global__ void __launch_bounds__(128) k_reduce_45d901c4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_9c246260(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 50176u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -1970,25 +1977,68 @@ static __global__ void __launch_bounds__(128) k_reduce_45d901c4(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_0f8c12cc(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_fb311b0c(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ __align__(16) float few[8][8][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     const unsigned n0 = id % 49u * 16u;
     float acc[1][4] = {};
     {
         const int i3 = (int)(n0 + lane * 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 64u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 784 + i3]);
-            const float x = p1[r0];
-            acc[0][0] += w.x * x;
-            acc[0][1] += w.y * x;
-            acc[0][2] += w.z * x;
-            acc[0][3] += w.w * x;
+        const unsigned first = threadIdx.x / 32u * 8 + group;
+        for (unsigned k0 = 0; k0 < 64u; k0 += 64u) {
+            float4 w[1];
+            {
+                const unsigned k = k0 + first;
+                const int r0 = (int)k;
+                w[0] = *reinterpret_cast<const float4 *>(&p0[r0 * 784 + i3]);
+            }
+            // Lanes fetch the few for each other.
+            float own[1][4] = {};
+#pragma unroll
+            for (int s = 0; s < 1; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 8) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 8u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 1; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 8) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 1; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
         }
     }
 #pragma unroll
@@ -2050,6 +2100,14 @@ static int fail(csrnet *m, int code, const char *where, const char *why) {
 
 static void stepped(csrnet *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -2139,21 +2197,16 @@ static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(csrnet *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -2163,50 +2216,49 @@ static int launch(csrnet *m, int when, void (*kernel)(P...), const char *name, d
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_3d9b7d9b, "d5.c.sum.filter", 512, 64, stream, v_d5_k,
+    CALL(launch(m, ALONE, k_basis_c30ecb66, "d5.c.sum.filter", 512, 64, stream, v_d5_k,
         v_d5_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_ad673d24, "d4.c.sum.filter", 512, 256, stream, v_d4_k,
+    CALL(launch(m, ALONE, k_basis_0fa48164, "d4.c.sum.filter", 512, 256, stream, v_d4_k,
         v_d4_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "d3.c.sum.filter", 1024, 256, stream, v_d3_k,
+    CALL(launch(m, ALONE, k_basis_78efffae, "d3.c.sum.filter", 1024, 256, stream, v_d3_k,
         v_d3_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "d2.c.sum.filter", 1024, 256, stream, v_d2_k,
+    CALL(launch(m, ALONE, k_basis_78efffae, "d2.c.sum.filter", 1024, 256, stream, v_d2_k,
         v_d2_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "d1.c.sum.filter", 1024, 256, stream, v_d1_k,
+    CALL(launch(m, ALONE, k_basis_78efffae, "d1.c.sum.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k,
+    CALL(launch(m, ALONE, k_basis_78efffae, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k,
         v_v4_c_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k,
+    CALL(launch(m, ALONE, k_basis_78efffae, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k,
         v_v4_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_c60ae7f7, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k,
+    CALL(launch(m, ALONE, k_basis_f6763df3, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k,
         v_v4_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k,
+    CALL(launch(m, ALONE, k_basis_972d9295, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k,
         v_v3_c_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k,
+    CALL(launch(m, ALONE, k_basis_972d9295, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k,
         v_v3_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_976827ec, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k,
+    CALL(launch(m, ALONE, k_basis_392a789b, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k,
         v_v3_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k,
         v_v2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d76dedeb, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k,
+    CALL(launch(m, ALONE, k_basis_1ecf1b5c, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k,
         v_v2_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
+    CALL(launch(m, ALONE, k_basis_149abef2, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
         v_v1_b_c_sum_filter));
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "d6.c.sum.part.filter", 288, 256, stream, v_d6_k,
-        v_d6_c_sum_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "d6.c.sum.part.filter", 288, 256, stream, relay{3, 0,
+        {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_d6_k, v_d6_c_sum_part_filter));
     return 0;
 }
 
@@ -2233,7 +2285,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_3d9b7d9b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_c30ecb66);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2352,80 +2404,80 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_f3b8cac2, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, FIRST, k_product_60d78fc4, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
-    CALL(launch(m, EARLY, k_basis_b53c446b, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
+    CALL(launch(m, MIDDLE, k_basis_f9e23067, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));
-    CALL(launch(m, EARLY, k_product_933ee59f, "v1.b.c.sum.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_8cf582b3, "v1.b.c.sum.product", 900, 256, stream,
         v_v1_b_c_sum_filter, v_v1_b_c_sum_data, v_v1_b_c_sum_product));
-    CALL(launch(m, EARLY, k_basis_c755539b, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
+    CALL(launch(m, MIDDLE, k_basis_75e376ea, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
         v_v1_b_b, v_v1_b));
-    CALL(launch(m, EARLY, k_reduce_6f8a9a3d, "p1", 392, 256, stream, v_v1_b, v_p1));
-    CALL(launch(m, EARLY, k_basis_dbc34d11, "v2.a.c.sum.data", 392, 128, stream, v_p1,
+    CALL(launch(m, MIDDLE, k_reduce_656cfa8c, "p1", 392, 256, stream, v_v1_b, v_p1));
+    CALL(launch(m, LAST, k_basis_b5eccbce, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
     // by basis change F(4x4,3x3)
     // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
     //     v2.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_7c8fbb33, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
+    CALL(launch(m, FIRST, k_basis_bf3ba003, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
-    CALL(launch(m, EARLY, k_basis_5e13ec8d, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
+    CALL(launch(m, LAST, k_basis_5db56790, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_7c8fbb33, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
+    CALL(launch(m, FIRST, k_basis_bf3ba003, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
-    CALL(launch(m, EARLY, k_stitch_85bc3d17, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
+    CALL(launch(m, LAST, k_stitch_7e41d5ba, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
         v_v3_a_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1bdfa62f, "v3.b.c.sum.data", 256, 224, stream,
+    CALL(launch(m, ALONE, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1bdfa62f, "v3.c.c.sum.data", 256, 224, stream,
+    CALL(launch(m, ALONE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_f0c89b7e, "p3", 256, 224, stream, v_v3_c_c_sum_product,
-        v_v3_c_b, v_p3));
-    CALL(launch(m, EARLY, k_basis_357a0753, "v4.a.c.sum.data", 196, 64, stream, v_p3,
+    CALL(launch(m, FIRST, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product, v_v3_c_b,
+        v_p3));
+    CALL(launch(m, LAST, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1b93b12d, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ALONE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1b93b12d, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ALONE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_bdee0f42, "d1.c.sum.digits.split", 392, 64, stream,
+    CALL(launch(m, FIRST, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
-    CALL(launch(m, EARLY, k_basis_64889adf, "d1.c.sum.data", 512, 64, stream,
+    CALL(launch(m, LAST, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_006c7fea, "d2.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, FIRST, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_bfd98c18, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
+    CALL(launch(m, LAST, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_006c7fea, "d3.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, FIRST, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     return 0;
 }
@@ -2433,34 +2485,34 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
 static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, EARLY, k_basis_bfd98c18, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
+    CALL(launch(m, LAST, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_006c7fea, "d4.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, FIRST, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_bfd98c18, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
+    CALL(launch(m, LAST, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ea57b1b6, "d5.c.sum.digits.split", 256, 64, stream,
+    CALL(launch(m, FIRST, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_200439c9, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
+    CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
         v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_cc3e52ec, "d5.split", 128, 64, stream, v_d5_c_sum_product,
-        v_d5_b, v_d5));
+    CALL(launch(m, ALONE, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b,
+        v_d5));
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_45d901c4, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
+    CALL(launch(m, FIRST, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
-    CALL(launch(m, EARLY, k_reduce_0f8c12cc, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
+    CALL(launch(m, LAST, k_reduce_fb311b0c, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
     return 0;
 }
 
@@ -2533,10 +2585,12 @@ static int record(csrnet *m, const void *const *in, void *const *out, cudaStream
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,22 +11,22 @@
 // plan      16 steps, 79.3 us estimated; 121.5 us without derivation
 // libraries cuBLAS (596 MB) 4 steps, without it up to 0.0 us more
 // by        basis change 12, summation splitting 3
-//     1.7 us est. d1.c.data        k_basis_ccf09643
+//     1.7 us est. d1.c.data        k_basis_a4ec48a9
 //    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.8 us est. d2.c.digits.split k_basis_4a2ccb26
-//     1.7 us est. d2.c.data        k_basis_0ce61401
+//     1.8 us est. d2.c.digits.split k_basis_0ae75804
+//     1.7 us est. d2.c.data        k_basis_f60e84c6
 //    15.2 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.8 us est. d3.c.digits.split k_basis_4a2ccb26
-//     1.7 us est. d3.c.data        k_basis_0ce61401
+//     1.8 us est. d3.c.digits.split k_basis_0ae75804
+//     1.7 us est. d3.c.data        k_basis_f60e84c6
 //    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.8 us est. d4.c.digits.split k_basis_4a2ccb26
-//     1.7 us est. d4.c.data        k_basis_0ce61401
-//     8.8 us est. d4.c.product     k_product_78a05a80
-//     1.5 us est. d4.split         k_basis_8d8dc26c
-//     5.4 us est. d5.c.parts       k_product_fc7adf02
-//     1.6 us est. d5               k_reduce_c3d7e089
+//     1.8 us est. d4.c.digits.split k_basis_0ae75804
+//     1.7 us est. d4.c.data        k_basis_f60e84c6
+//     8.8 us est. d4.c.product     k_product_01983c39
+//     1.5 us est. d4.split         k_basis_35baa8d1
+//     5.4 us est. d5.c.parts       k_product_fcd9fd93
+//     1.6 us est. d5               k_reduce_03e0a5e9
 //     2.8 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
-//     1.4 us est. y                k_reduce_92b2bc10
+//     1.4 us est. y                k_reduce_b6dc7b68
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -81,8 +81,10 @@ typedef struct csrnet_backend_info {
 int csrnet_backend_create(csrnet_backend **m, const void *weights, size_t bytes,
     const csrnet_backend_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int csrnet_backend_run(csrnet_backend *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
@@ -141,11 +143,14 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -443,7 +448,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -453,7 +458,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -491,10 +496,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 
 // by basis change F(2x2,3x3)
 // d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_add4c483(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_6ad85464(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -525,10 +530,10 @@ static __global__ void __launch_bounds__(256) k_basis_add4c483(const float *__re
 
 // by basis change F(2x2,3x3)
 // d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_c8a447d7(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_a3a259e8(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -564,8 +569,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -590,10 +596,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d1.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_ccf09643(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -643,10 +649,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // d1.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d2.c.digits.split[i0,i1,0,i3,i4,i5] = relu(d1.c.phases[i0,i1,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_basis_4a2ccb26(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_0ae75804(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -686,10 +692,10 @@ static __global__ void __launch_bounds__(64) k_basis_4a2ccb26(const float *p0,
 // by digit re-layout; basis change F(2x2,3x3)
 // d2.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d2.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_0ce61401(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_f60e84c6(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -729,8 +735,8 @@ static __global__ void __launch_bounds__(64) k_basis_0ce61401(const float *p0,
 // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.filter[i0,i1,i2,r0]
 // p0: d4.c.filter, p1: d4.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_78a05a80(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_01983c39(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 32u;
@@ -746,7 +752,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_78a05a80(const float 
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), acc);
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -761,10 +768,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_78a05a80(const float 
 // d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_basis_8d8dc26c(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_35baa8d1(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -804,8 +811,8 @@ static __global__ void __launch_bounds__(64) k_basis_8d8dc26c(const float *p0,
 // d5.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) d4[0,16*i0+r0,i3+2*r1-2,i4+2*r2-2] *
 //     d5.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad d4 0
 // p0: d5.c.lines, p1: d4
-static __global__ void __launch_bounds__(256, 1) k_product_fc7adf02(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_fcd9fd93(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 2u * 64u;
@@ -829,7 +836,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_fc7adf02(const float 
             n < 196u && (unsigned)t0 < 14u && (unsigned)t1 < 14u);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<589824>(a), spaced<3136>(b), acc);
+    tile.multiply<true, false, 1>(0u, 144u, spaced<589824>(a), spaced<3136>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -844,10 +851,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_fc7adf02(const float 
 
 // d5.c[0,i1,i2,i3] = sum(r0) d5.c.parts[r0,0,i1,i2,i3]
 // d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_c3d7e089(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_03e0a5e9(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)id;
     float acc = 0.f;
@@ -862,10 +869,10 @@ static __global__ void __launch_bounds__(64) k_reduce_c3d7e089(const float *p0,
 // y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad y.c.part 0
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_92b2bc10(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_b6dc7b68(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -925,6 +932,14 @@ static int fail(csrnet_backend *m, int code, const char *where, const char *why)
 
 static void stepped(csrnet_backend *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -995,21 +1010,16 @@ static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(csrnet_backend *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -1019,33 +1029,32 @@ static int launch(csrnet_backend *m, int when, void (*kernel)(P...), const char 
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_add4c483, "d4.c.filter", 512, 256, stream, v_d4_k,
+    CALL(launch(m, ALONE, k_basis_6ad85464, "d4.c.filter", 512, 256, stream, v_d4_k,
         v_d4_c_filter));
-    CALL(launch(m, ORDERED, k_basis_c8a447d7, "d3.c.filter", 1024, 256, stream, v_d3_k,
+    CALL(launch(m, ALONE, k_basis_a3a259e8, "d3.c.filter", 1024, 256, stream, v_d3_k,
         v_d3_c_filter));
-    CALL(launch(m, ORDERED, k_basis_c8a447d7, "d2.c.filter", 1024, 256, stream, v_d2_k,
+    CALL(launch(m, ALONE, k_basis_a3a259e8, "d2.c.filter", 1024, 256, stream, v_d2_k,
         v_d2_c_filter));
-    CALL(launch(m, ORDERED, k_basis_c8a447d7, "d1.c.filter", 1024, 256, stream, v_d1_k,
+    CALL(launch(m, ALONE, k_basis_a3a259e8, "d1.c.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_filter));
     // d5.c.lines[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.lines", 1152, 256, stream, v_d5_k, v_d5_c_lines,
-        relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "d5.c.lines", 1152, 256, stream, relay{3, 0, {128, 256,
+        9}, {2304, 9, 1}, {2304, 1, 256}}, v_d5_k, v_d5_c_lines));
     // as d5.c.lines
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.c.part.filter", 288, 256, stream, v_y_k,
-        v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "y.c.part.filter", 288, 256, stream, relay{3, 0, {64,
+        128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_y_k, v_y_c_part_filter));
     return 0;
 }
 
@@ -1072,7 +1081,7 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_add4c483);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_6ad85464);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1162,38 +1171,38 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_ccf09643, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
+    CALL(launch(m, ALONE, k_basis_a4ec48a9, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    CALL(launch(m, ORDERED, k_basis_4a2ccb26, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
+    CALL(launch(m, FIRST, k_basis_0ae75804, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
         v_d2_c_digits));
-    CALL(launch(m, EARLY, k_basis_0ce61401, "d2.c.data", 512, 64, stream, v_d2_c_digits,
+    CALL(launch(m, LAST, k_basis_f60e84c6, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    CALL(launch(m, ORDERED, k_basis_4a2ccb26, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
+    CALL(launch(m, FIRST, k_basis_0ae75804, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
         v_d3_c_digits));
-    CALL(launch(m, EARLY, k_basis_0ce61401, "d3.c.data", 512, 64, stream, v_d3_c_digits,
+    CALL(launch(m, LAST, k_basis_f60e84c6, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    CALL(launch(m, ORDERED, k_basis_4a2ccb26, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
+    CALL(launch(m, FIRST, k_basis_0ae75804, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
         v_d4_c_digits));
-    CALL(launch(m, EARLY, k_basis_0ce61401, "d4.c.data", 512, 64, stream, v_d4_c_digits,
+    CALL(launch(m, MIDDLE, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, EARLY, k_product_78a05a80, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+    CALL(launch(m, MIDDLE, k_product_01983c39, "d4.c.product", 128, 256, stream, v_d4_c_filter,
         v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, EARLY, k_basis_8d8dc26c, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
-    CALL(launch(m, EARLY, k_product_fc7adf02, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
+    CALL(launch(m, MIDDLE, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
+    CALL(launch(m, MIDDLE, k_product_fcd9fd93, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
         v_d5_c_parts));
-    CALL(launch(m, EARLY, k_reduce_c3d7e089, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
+    CALL(launch(m, LAST, k_reduce_03e0a5e9, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
     // by summation splitting (r0 inside), variable substitution
     // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
-    CALL(launch(m, ORDERED, k_reduce_92b2bc10, "y", 196, 64, stream, v_y_c_part, v_y));
+    CALL(launch(m, ALONE, k_reduce_b6dc7b68, "y", 196, 64, stream, v_y_c_part, v_y));
     return 0;
 }
 
@@ -1261,10 +1270,12 @@ static int record(csrnet_backend *m, const void *const *in, void *const *out, cu
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

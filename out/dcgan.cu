@@ -11,16 +11,16 @@
 // plan      10 steps, 23.3 us estimated; 27.5 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 2.1 us more
 // by        summation splitting 8
-//     2.1 us est. c1.part          k_reduce_13600e05
-//     1.3 us est. r1               k_reduce_e81bb262
+//     2.1 us est. c1.part          k_reduce_12fe1658
+//     1.3 us est. r1               k_reduce_ace6642f
 //     4.6 us est. c2.part          cuBLAS sgemm 4 x 16 x 512, batch 1024
-//     1.4 us est. r2.split         k_reduce_fdf030ef
-//     3.1 us est. c3.phases.parts  k_product_a849b24b
-//     2.3 us est. r3.split         k_reduce_a1c123ef
-//     3.1 us est. c4.phases.parts  k_product_7129186c
-//     2.3 us est. r4.split         k_reduce_cc6a3d88
+//     1.4 us est. r2.split         k_reduce_8818b3af
+//     3.1 us est. c3.phases.parts  k_product_6ea260d0
+//     2.3 us est. r3.split         k_reduce_78f41b2d
+//     3.1 us est. c4.phases.parts  k_product_b97749c9
+//     2.3 us est. r4.split         k_reduce_2fb61eca
 //     1.6 us est. c5.part          cuBLAS sgemm 4 x 1024 x 64, batch 12
-//     1.4 us est. y.split          k_reduce_e37684c3
+//     1.4 us est. y.split          k_reduce_669062e5
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -74,8 +74,10 @@ typedef struct dcgan_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int dcgan_create(dcgan **m, const void *weights, size_t bytes, const dcgan_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int dcgan_run(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int dcgan_capture(dcgan *m, const void *const *in, void *const *out);
@@ -124,11 +126,14 @@ const dcgan_info *dcgan_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -388,7 +393,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -398,7 +403,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -430,8 +435,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -447,32 +453,83 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_13600e05(const float *__restrict__ p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_12fe1658(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][64];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ __align__(16) float few[8][56][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 128u * 16u;
     float acc[4][4] = {};
     {
         const int i1 = (int)((n0 + lane * 4u) % 4u);
         const int i0 = (int)((n0 + lane * 4u) / 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 400u; k += 64u) {
-            const int r1 = (int)(k % 4u);
-            const int r0 = (int)(k / 4u);
-            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 8192 + i0 * 16 + r1 * 4
-                + i1]);
+        const unsigned first = threadIdx.x / 32u * 56 + group;
+        for (unsigned k0 = 0; k0 < 400u; k0 += 448u) {
+            float4 w[7];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int i2 = (int)i;
-                const int t0 = i2 - r1;
-                const float x = (unsigned)t0 < 1u ? p1[r0 + t0] : 0.f;
-                acc[i][0] += w.x * x;
-                acc[i][1] += w.y * x;
-                acc[i][2] += w.z * x;
-                acc[i][3] += w.w * x;
+            for (int e = 0; e < 7; e++) w[e] = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+            for (int u = 0; u < 7; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                if (k < 400u) {
+                    const int r1 = (int)(k % 4u);
+                    const int r0 = (int)(k / 4u);
+                    w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 8192 + i0 * 16 + r1 * 4
+                        + i1]);
+                }
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 56) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 56u + t;
+                if (k < 400u) {
+                    const int r1 = (int)(k % 4u);
+                    const int r0 = (int)(k / 4u);
+#pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        const int i2 = (int)i;
+                        const int t0 = i2 - r1;
+                        own[s][i] = (unsigned)t0 < 1u ? p1[r0 + t0] : 0.f;
+                    }
+                }
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 56) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 7; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
             }
         }
     }
@@ -500,10 +557,10 @@ static __global__ void __launch_bounds__(256) k_reduce_13600e05(const float *__r
 // by summation splitting
 // c1[0,i1,i2,i3] = sum(r0) c1.part[i1,r0,i2,i3-r0] where i3 in 0:4, pad c1.part 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_e81bb262(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_ace6642f(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -521,10 +578,10 @@ static __global__ void __launch_bounds__(64) k_reduce_e81bb262(const float *p0,
 // c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c2.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
 //     0:4, i4 in 0:4, pad c2.part 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_fdf030ef(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_8818b3af(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 4u);
@@ -551,8 +608,8 @@ static __global__ void __launch_bounds__(64) k_reduce_fdf030ef(const float *p0,
 //     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8, r0 in
 //     0:16, pad r2 0
 // p0: c3.phases.lines, p1: r2
-static __global__ void __launch_bounds__(256, 1) k_product_a849b24b(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_6ea260d0(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 2u * 64u;
@@ -578,7 +635,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a849b24b(const float 
             (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, spaced<262144>(a), spaced<1024>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, spaced<262144>(a), spaced<1024>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -591,10 +648,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_a849b24b(const float 
 
 // c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_a1c123ef(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 8u);
@@ -613,8 +670,8 @@ static __global__ void __launch_bounds__(64) k_reduce_a1c123ef(const float *p0,
 //     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16, r0 in
 //     0:16, pad r3 0
 // p0: c4.phases.lines, p1: r3
-static __global__ void __launch_bounds__(256, 1) k_product_7129186c(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_b97749c9(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = 0u;
@@ -640,7 +697,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_7129186c(const float 
             (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, spaced<131072>(a), spaced<4096>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, spaced<131072>(a), spaced<4096>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -653,10 +710,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_7129186c(const float 
 
 // c4.phases[i0,i1,i2,i3,i4] = sum(r0) c4.phases.parts[r0,i0,i1,i2,i3,i4]
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(128) k_reduce_cc6a3d88(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_2fb61eca(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 16u);
@@ -674,10 +731,10 @@ static __global__ void __launch_bounds__(128) k_reduce_cc6a3d88(const float *p0,
 // c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c5.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
 //     0:32, i4 in 0:32, pad c5.part 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_e37684c3(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_669062e5(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12288u) return;
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 32u);
@@ -739,6 +796,14 @@ static int fail(dcgan *m, int code, const char *where, const char *why) {
 
 static void stepped(dcgan *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -804,21 +869,16 @@ static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -828,13 +888,12 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -844,21 +903,21 @@ static int prepare_weights(dcgan *m, cudaStream_t stream) {
     // by one-point rule by phases
     // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
     //     0:2, i5 in 0:2
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.taps", 8192, 256, stream, v_k2, v_c2_taps,
-        relay{6, 15, {2, 2, 256, 512, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {1048576, 524288, 2048, 4,
-        2, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c2.taps", 8192, 256, stream, relay{6, 15, {2, 2, 256,
+        512, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {1048576, 524288, 2048, 4, 2, 1}}, v_k2,
+        v_c2_taps));
     // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
     //     0:2, i3 in 0:2, i4 in 0:2
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.phases.lines", 2048, 256, stream, v_k3,
-        v_c3_phases_lines, relay{6, 15, {2, 2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144,
-        131072, 1024, 512, 256, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
+        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144, 131072, 1024, 512, 256, 1}}, v_k3,
+        v_c3_phases_lines));
     // as c3.phases.lines
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
-        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536,
-        32768, 512, 256, 128, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
+        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536, 32768, 512, 256, 128, 1}}, v_k4,
+        v_c4_phases_lines));
     // as c2.taps
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
-        15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
+        2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
 }
 
@@ -885,7 +944,7 @@ static int check_device(dcgan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -973,26 +1032,26 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_13600e05, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
-    CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
+    CALL(launch(m, FIRST, k_reduce_12fe1658, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
+    CALL(launch(m, LAST, k_reduce_ace6642f, "r1", 128, 64, stream, v_c1_part, v_r1));
     // by one-point rule by phases; summation splitting (r0 inside), variable substitution
     // c2.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r1[0,r0,i5,i6] * c2.taps[i0,i1,i2,r0,i3,i4]
     CALL(gemm_run(m, &gemm_c2_part, v_c2_taps, v_r1, v_c2_part));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ORDERED, k_reduce_fdf030ef, "r2.split", 256, 64, stream, v_c2_part, v_r2));
-    CALL(launch(m, EARLY, k_product_a849b24b, "c3.phases.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_reduce_8818b3af, "r2.split", 256, 64, stream, v_c2_part, v_r2));
+    CALL(launch(m, MIDDLE, k_product_6ea260d0, "c3.phases.parts", 128, 256, stream,
         v_c3_phases_lines, v_r2, v_c3_phases_parts));
     // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_a1c123ef, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
-    CALL(launch(m, EARLY, k_product_7129186c, "c4.phases.parts", 128, 256, stream,
+    CALL(launch(m, MIDDLE, k_reduce_78f41b2d, "r3.split", 512, 64, stream, v_c3_phases_parts,
+        v_r3));
+    CALL(launch(m, MIDDLE, k_product_b97749c9, "c4.phases.parts", 128, 256, stream,
         v_c4_phases_lines, v_r3, v_c4_phases_parts));
     // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_cc6a3d88, "r4.split", 512, 128, stream, v_c4_phases_parts,
-        v_r4));
+    CALL(launch(m, LAST, k_reduce_2fb61eca, "r4.split", 512, 128, stream, v_c4_phases_parts, v_r4));
     // as c2.part
     CALL(gemm_run(m, &gemm_c5_part, v_c5_taps, v_r4, v_c5_part));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ORDERED, k_reduce_e37684c3, "y.split", 192, 64, stream, v_c5_part, v_y));
+    CALL(launch(m, ALONE, k_reduce_669062e5, "y.split", 192, 64, stream, v_c5_part, v_y));
     return 0;
 }
 
@@ -1059,10 +1118,12 @@ static int record(dcgan *m, const void *const *in, void *const *out, cudaStream_
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,15 +11,15 @@
 // plan      9 steps, 16.0 us estimated; 40.9 us without derivation
 // libraries none
 // by        summation splitting 2
-//     1.6 us est. r1               k_reduce_018f5c3b
-//     1.8 us est. m                k_reduce_bdd57131
-//     1.8 us est. m.0              k_reduce_d424e08a
-//     1.8 us est. m.1              k_reduce_d424e08a
-//     1.8 us est. m.2              k_reduce_d424e08a
-//     1.8 us est. r3               k_reduce_2c22e49b
-//     1.9 us est. r4               k_reduce_903c3a46
-//     2.0 us est. y.sum.part       k_product_cfe6a12a
-//     1.6 us est. y                k_reduce_653ac4aa
+//     1.6 us est. r1               k_reduce_0840515b
+//     1.8 us est. m                k_reduce_6e69df2f
+//     1.8 us est. m.0              k_reduce_34d8e941
+//     1.8 us est. m.1              k_reduce_34d8e941
+//     1.8 us est. m.2              k_reduce_34d8e941
+//     1.8 us est. r3               k_reduce_f8805cba
+//     1.9 us est. r4               k_reduce_c1f91e9c
+//     2.0 us est. y.sum.part       k_product_61a63e90
+//     1.6 us est. y                k_reduce_2152b810
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -72,8 +72,10 @@ typedef struct fsrcnn_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int fsrcnn_create(fsrcnn **m, const void *weights, size_t bytes, const fsrcnn_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int fsrcnn_run(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int fsrcnn_capture(fsrcnn *m, const void *const *in, void *const *out);
@@ -131,11 +133,14 @@ const fsrcnn_info *fsrcnn_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -392,7 +397,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -402,7 +407,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -434,8 +439,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -450,11 +456,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // r1[0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
 //     c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: x, p1: k1, p2: b1, p3: a1
-static __global__ void __launch_bounds__(128) k_reduce_018f5c3b(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_0840515b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 57344u) return;
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
@@ -478,17 +484,18 @@ static __global__ void __launch_bounds__(128) k_reduce_018f5c3b(const float *p0,
 // m[0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
 //     c2.sum[0,i1,i2,i3] + b2[i1])
 // p0: r1, p1: k2, p2: b2, p3: a2
-static __global__ void __launch_bounds__(256) k_reduce_bdd57131(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_6e69df2f(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 8;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 56u; k += 8u) {
         const int r0 = (int)k;
         acc += p0[r0 * 1024 + i3] * p1[i1 * 56 + r0];
@@ -509,17 +516,19 @@ static __global__ void __launch_bounds__(256) k_reduce_bdd57131(const float *p0,
 //     0:32, i3 in 0:32, pad m 0
 // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
 // p0: m, p1: k3.0, p2: b3.0
-static __global__ void __launch_bounds__(256) k_reduce_d424e08a(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_34d8e941(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 12u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -550,18 +559,19 @@ static __global__ void __launch_bounds__(256) k_reduce_d424e08a(const float *p0,
 // r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
 //     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
 // p0: m.2, p1: k3.3, p2: b3.3, p3: a3
-static __global__ void __launch_bounds__(256) k_reduce_2c22e49b(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_f8805cba(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 32u);
     const int i2 = (int)(id / 32u % 32u);
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 12u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -592,11 +602,11 @@ static __global__ void __launch_bounds__(256) k_reduce_2c22e49b(const float *p0,
 // r4[0,i1,i2,i3] = select(c4.sum[0,i1,i2,i3] + b4[i1] < 0, (c4.sum[0,i1,i2,i3] + b4[i1]) * a4[0],
 //     c4.sum[0,i1,i2,i3] + b4[i1])
 // p0: r3, p1: k4, p2: b4, p3: a4
-static __global__ void __launch_bounds__(128) k_reduce_903c3a46(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_c1f91e9c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 57344u) return;
     const int i3 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u);
@@ -612,8 +622,8 @@ static __global__ void __launch_bounds__(128) k_reduce_903c3a46(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
 // p0: y.sum.part.filter, p1: r4
-static __global__ void __launch_bounds__(256, 2) k_product_cfe6a12a(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_61a63e90(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 16u * 64u, m0 = id / 16u % 6u * 16u;
@@ -628,7 +638,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_cfe6a12a(const float 
         return fetch<float4>(&p1[r0 * 1024 + i3], r0 < 56);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 56u, spaced<3584>(a), spaced<65536>(b), acc);
+    tile.multiply<true, false, 1>(0u, 56u, spaced<3584>(a), spaced<65536>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -646,10 +656,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_cfe6a12a(const float 
 //     where i2 in 0:128, i3 in 0:128, r0 in 0:3, r1 in 0:3, pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b5[0]
 // p0: y.sum.part, p1: b5
-static __global__ void __launch_bounds__(64) k_reduce_653ac4aa(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_2152b810(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -714,8 +724,6 @@ static void stepped(fsrcnn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -724,11 +732,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -738,13 +751,12 @@ static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, d
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -752,8 +764,8 @@ static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, d
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
     // y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 18, 256, stream, v_k5,
-        v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "y.sum.part.filter", 18, 256, stream, relay{2, 0, {56,
+        81}, {81, 1}, {1, 56}}, v_k5, v_y_sum_part_filter));
     return 0;
 }
 
@@ -780,7 +792,7 @@ static int check_device(fsrcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -883,22 +895,22 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_018f5c3b, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1,
-        v_r1));
-    CALL(launch(m, EARLY, k_reduce_bdd57131, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
+    CALL(launch(m, FIRST, k_reduce_0840515b, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1, v_r1));
+    CALL(launch(m, MIDDLE, k_reduce_6e69df2f, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
         v_m));
-    CALL(launch(m, EARLY, k_reduce_d424e08a, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
+    CALL(launch(m, MIDDLE, k_reduce_34d8e941, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
         v_m_0));
-    CALL(launch(m, EARLY, k_reduce_d424e08a, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1, v_b3_1,
-        v_m_1));
-    CALL(launch(m, EARLY, k_reduce_d424e08a, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2, v_b3_2,
-        v_m_2));
-    CALL(launch(m, EARLY, k_reduce_2c22e49b, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
+    CALL(launch(m, MIDDLE, k_reduce_34d8e941, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1,
+        v_b3_1, v_m_1));
+    CALL(launch(m, MIDDLE, k_reduce_34d8e941, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2,
+        v_b3_2, v_m_2));
+    CALL(launch(m, MIDDLE, k_reduce_f8805cba, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
         v_a3, v_r3));
-    CALL(launch(m, EARLY, k_reduce_903c3a46, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
-    CALL(launch(m, EARLY, k_product_cfe6a12a, "y.sum.part", 96, 256, stream, v_y_sum_part_filter,
+    CALL(launch(m, MIDDLE, k_reduce_c1f91e9c, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4,
+        v_r4));
+    CALL(launch(m, MIDDLE, k_product_61a63e90, "y.sum.part", 96, 256, stream, v_y_sum_part_filter,
         v_r4, v_y_sum_part));
-    CALL(launch(m, EARLY, k_reduce_653ac4aa, "y", 256, 64, stream, v_y_sum_part, v_b5, v_y));
+    CALL(launch(m, LAST, k_reduce_2152b810, "y", 256, 64, stream, v_y_sum_part, v_b5, v_y));
     return 0;
 }
 
@@ -964,10 +976,12 @@ static int record(fsrcnn *m, const void *const *in, void *const *out, cudaStream
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

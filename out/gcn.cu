@@ -13,127 +13,127 @@
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
 // by        basis change 21, merging 94, summation splitting 14, products with one weight
 //     collected 2
-//     9.9 us est. stem             k_product_9f875dc8
-//     2.0 us est. p                k_reduce_588bbc0a
+//     9.9 us est. stem             k_product_b8991a07
+//     2.0 us est. p                k_reduce_771927ed
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
+//     1.8 us est. l1.b.c.sum.data  k_basis_2e916ba5
 //     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b             k_basis_c46632b4
-//     6.5 us est. l1               k_product_55131aac
-//     5.2 us est. l1.0.a           k_product_74f1d9e6
-//     1.8 us est. l1.0.b.c.sum.data k_basis_5750835a
+//     1.8 us est. l1.b             k_basis_3adc4c30
+//     6.5 us est. l1               k_product_18887706
+//     5.2 us est. l1.0.a           k_product_18efe1da
+//     1.8 us est. l1.0.b.c.sum.data k_basis_2e916ba5
 //     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.0.b           k_basis_c46632b4
-//     4.1 us est. l1.0             k_product_c573800a
-//     5.2 us est. l1.1.a           k_product_74f1d9e6
-//     1.8 us est. l1.1.b.c.sum.data k_basis_5750835a
+//     1.8 us est. l1.0.b           k_basis_3adc4c30
+//     4.1 us est. l1.0             k_product_a2ff115e
+//     5.2 us est. l1.1.a           k_product_18efe1da
+//     1.8 us est. l1.1.b.c.sum.data k_basis_2e916ba5
 //     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.1.b           k_basis_c46632b4
-//     4.1 us est. l1.1             k_product_c573800a
+//     1.8 us est. l1.1.b           k_basis_3adc4c30
+//     4.1 us est. l1.1             k_product_a2ff115e
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     8.5 us est. l2.b.c.sum.part  k_product_979fe2fc
-//     3.1 us est. g1.l1            k_siblings_65b61958
+//     8.5 us est. l2.b.c.sum.part  k_product_eefe6086
+//     3.1 us est. g1.l1            k_siblings_e1e32c64
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     2.7 us est. g1.s             k_siblings_8f76371b
+//     2.7 us est. g1.s             k_siblings_f758afd5
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     4.8 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.0.b           k_basis_3af571b3
+//     1.5 us est. l2.0.b           k_basis_9249cb7c
 //     4.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.1.b.c.sum.data k_basis_cc0193fb
+//     1.6 us est. l2.1.b.c.sum.data k_basis_d375994a
 //     4.8 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.1.b           k_basis_3af571b3
+//     1.5 us est. l2.1.b           k_basis_9249cb7c
 //     4.5 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.2.b.c.sum.data k_basis_cc0193fb
+//     1.6 us est. l2.2.b.c.sum.data k_basis_d375994a
 //     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.2.b           k_basis_3af571b3
+//     1.5 us est. l2.2.b           k_basis_9249cb7c
 //     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    20.9 us est. g2.l1.sum.merged k_product_66683885
-//     3.1 us est. g2.l1            k_siblings_f343af04
+//    20.9 us est. g2.l1.sum.merged k_product_2955687f
+//     3.1 us est. g2.l1            k_siblings_94771ea5
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     8.8 us est. l3.l1.c.sum.product k_product_cbdfd38e
-//     1.9 us est. g2.s             k_siblings_21a68968
-//     5.3 us est. l3.l2.c.sum.merged k_product_c5f40ec2
-//     2.2 us est. g2.a.c.sum.part  k_siblings_9a7297b2
-//    10.5 us est. l3.d.0           k_product_3c743cd2
+//     8.8 us est. l3.l1.c.sum.product k_product_26c0e068
+//     1.9 us est. g2.s             k_siblings_540b8137
+//     5.3 us est. l3.l2.c.sum.merged k_product_9f732010
+//     2.2 us est. g2.a.c.sum.part  k_siblings_5b2b5f3b
+//    10.5 us est. l3.d.0           k_product_b4ade54d
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.7 us est. l3.c1.0.sum      k_siblings_dab1f637
+//     1.7 us est. l3.c1.0.sum      k_siblings_5004f13c
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. g2.a             k_siblings_88a04f0c
+//     1.8 us est. g2.a             k_siblings_612f8c4f
 //     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.1.sum      k_siblings_05f483f0
+//     1.8 us est. l3.c1.1.sum      k_siblings_830e2fd4
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. g2.b.sum.part    k_siblings_f44fd5ae
+//     1.8 us est. g2.b.sum.part    k_siblings_099e4b68
 //     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.2.sum      k_siblings_05f483f0
+//     1.8 us est. l3.c1.2.sum      k_siblings_830e2fd4
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.4 us est. l3.u.2           k_row_be020488
+//     1.4 us est. l3.u.2           k_row_cbb33834
 //     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.3.sum      k_siblings_05f483f0
+//     1.8 us est. l3.c1.3.sum      k_siblings_830e2fd4
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.4 us est. l3.u.3           k_row_be020488
+//     1.4 us est. l3.u.3           k_row_cbb33834
 //     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.6 us est. l3.t1.4          k_siblings_e768bf12
+//     1.6 us est. l3.t1.4          k_siblings_f3f7315e
 //     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.5 us est. l3.f.4.sum.terms k_row_b0ae73f9
-//     2.9 us est. l3               k_product_0bb795b2
+//     1.5 us est. l3.f.4.sum.terms k_row_d32a0c06
+//     2.9 us est. l3               k_product_27fe3298
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
-//     1.7 us est. g3.l1            k_siblings_4d2de466
+//     1.7 us est. g3.l1            k_siblings_f4d277f2
 //     1.9 us est. g3.l2.sum.merged cuBLAS sgemm 231 x 196 x 21, batch 2
-//     1.5 us est. g3.s             k_row_2e6264b0
-//     1.6 us est. g3.a             k_reduce_5ac9169e
+//     1.5 us est. g3.s             k_row_196db79f
+//     1.6 us est. g3.a             k_reduce_9ab70714
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.6 us est. l4.m             k_row_773f4c16
-//    10.8 us est. l4.d.0           k_product_0bca8244, in 4 parts
+//     1.6 us est. l4.m             k_row_7f5b7130
+//    10.8 us est. l4.d.0           k_product_f73106e7, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.c1.0.sum      k_siblings_ad909469
+//     1.5 us est. l4.c1.0.sum      k_siblings_c94b450e
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.0           k_row_0222d1ff
+//     1.4 us est. l4.u.0           k_row_0a5518fe
 //     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.6 us est. l4.c1.1.sum      k_siblings_68e28784
+//     1.6 us est. l4.c1.1.sum      k_siblings_8b634053
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.1           k_row_0222d1ff
+//     1.4 us est. l4.u.1           k_row_0a5518fe
 //     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.6 us est. l4.c1.2.sum      k_siblings_68e28784
+//     1.6 us est. l4.c1.2.sum      k_siblings_8b634053
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.2           k_row_0222d1ff
+//     1.4 us est. l4.u.2           k_row_0a5518fe
 //     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.6 us est. l4.c1.3.sum      k_siblings_68e28784
+//     1.6 us est. l4.c1.3.sum      k_siblings_8b634053
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.3           k_row_0222d1ff
+//     1.4 us est. l4.u.3           k_row_0a5518fe
 //     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.5 us est. l4.t1.4          k_siblings_fca7150e
+//     1.5 us est. l4.t1.4          k_siblings_daaf51d4
 //     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.f.4.sum.terms k_row_e30a88a9
-//     2.6 us est. l4               k_product_3db151bc
+//     1.4 us est. l4.f.4.sum.terms k_row_7c6003a7
+//     2.6 us est. l4               k_product_776d70ee
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.5 us est. g4.l1            k_siblings_5514a17a
-//     1.6 us est. g4.r2.sum        k_reduce_3521be06
-//     1.6 us est. g4.s             k_reduce_0d13604f
-//     1.6 us est. g4.a             k_reduce_e0c9e71a
-//     1.6 us est. g4               k_reduce_8c8cf48d
-//     1.6 us est. s3               k_reduce_b4a35d69
-//     1.6 us est. f3.a             k_reduce_5ac9169e
-//     1.6 us est. f3               k_reduce_82ba9708
-//     1.6 us est. s2               k_reduce_122f6acc
-//     1.6 us est. f2.a.c.sum.part  k_reduce_43dcb857
-//     1.5 us est. f2.a             k_reduce_434052ae
-//     1.6 us est. f2.b.sum.part    k_reduce_43dcb857
-//     1.6 us est. f2               k_reduce_de93ed34
-//     3.5 us est. s1               k_product_a0650679
+//     1.5 us est. g4.l1            k_siblings_8c629187
+//     1.6 us est. g4.r2.sum        k_reduce_b762b141
+//     1.6 us est. g4.s             k_reduce_9da26fb2
+//     1.6 us est. g4.a             k_reduce_ee99005b
+//     1.6 us est. g4               k_reduce_4457f56a
+//     1.6 us est. s3               k_reduce_29b15f72
+//     1.6 us est. f3.a             k_reduce_9ab70714
+//     1.6 us est. f3               k_reduce_5a9554a0
+//     1.6 us est. s2               k_reduce_8ecd72cb
+//     1.6 us est. f2.a.c.sum.part  k_reduce_178f9fad
+//     1.5 us est. f2.a             k_reduce_4b9d903f
+//     1.6 us est. f2.b.sum.part    k_reduce_178f9fad
+//     1.6 us est. f2               k_reduce_45576e6e
+//     3.5 us est. s1               k_product_cea123a5
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1               cuDNN conv 3x3, 21 to 21 + residual + bias
 //     3.4 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f0               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     3.7 us est. u0               k_map_7d969ee0
+//     3.7 us est. u0               k_map_b44c9649
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
-//     4.2 us est. e0.a             k_reduce_7ed91114
+//     4.2 us est. e0.a             k_reduce_d0afa7fc
 //    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
-//     4.9 us est. e0               k_reduce_3319051c
+//     4.9 us est. e0               k_reduce_e08b6c5a
 //     4.5 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -189,8 +189,10 @@ typedef struct gcn_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int gcn_create(gcn **m, const void *weights, size_t bytes, const gcn_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int gcn_run(gcn *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int gcn_capture(gcn *m, const void *const *in, void *const *out);
@@ -633,11 +635,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -974,7 +979,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -984,7 +989,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -1096,10 +1101,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l1.b.c.k[i2,i3,r0,r1] *
 //     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -1132,10 +1137,10 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 // l1.c.sum.weights[i0,i1] = l1.d.k[i0,i1-64,0,0] + l1.c.k[i0,i1,0,0] where i1 in 0:128, pad l1.c.k
 //     0, pad l1.d.k 0
 // p0: l1.d.k, p1: l1.c.k
-static __global__ void __launch_bounds__(64) k_map_cd46c9a0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_a554970e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
@@ -1149,10 +1154,10 @@ static __global__ void __launch_bounds__(64) k_map_cd46c9a0(const float *__restr
 
 // l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
 // p0: l1.c.b, p1: l1.d.b
-static __global__ void __launch_bounds__(64) k_map_fe02c149(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_fbf82b55(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1166,10 +1171,11 @@ static __global__ void __launch_bounds__(64) k_map_fe02c149(const float *__restr
 //     358] * [i0 >= 128] + g1.r1.k[(i0+4)/11-33,i1,0,(i0+4)%11] * [i0 >= 359] where i0 in 0:590,
 //     pad g1.l1.k 0, pad g1.r1.k 0, pad l2.a.c.k 0
 // p0: l2.a.c.k, p1: g1.l1.k, p2: g1.r1.k
-static __global__ void __launch_bounds__(256) k_map_2bb88e97(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_996bf08a(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 151040u) return;
     const int i1 = (int)(id % 256u);
     const int i0 = (int)(id / 256u);
@@ -1187,10 +1193,10 @@ static __global__ void __launch_bounds__(256) k_map_2bb88e97(const float *__rest
 // g1.l2.sum.weights[i0,i1,i2,i3] = g1.l2.k[i1,i3,0,i2] * [i0 == 0] + g1.r2.k[i1,i3,i2,0] * [i0 ==
 //     1] where i0 in 0:2
 // p0: g1.l2.k, p1: g1.r2.k
-static __global__ void __launch_bounds__(64) k_map_9b5e2018(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_065c5904(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 9702u) return;
     const int i3 = (int)(id % 21u);
     const int i2 = (int)(id / 21u % 11u);
@@ -1203,10 +1209,10 @@ static __global__ void __launch_bounds__(64) k_map_9b5e2018(const float *__restr
 
 // g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0]
 // p0: g1.l2.b, p1: g1.r2.b
-static __global__ void __launch_bounds__(64) k_map_eb09c0db(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_474b177b(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 21u) return;
     const int i0 = (int)id;
     y[i0] = p0[i0] + p1[i0];
@@ -1219,8 +1225,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -1232,10 +1239,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 
 // l2.const[i0] = l2.c.b[i0] + l2.d.b[i0]
 // p0: l2.c.b, p1: l2.d.b
-static __global__ void __launch_bounds__(64) k_map_10acb7d4(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_fee17d5c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1247,10 +1254,10 @@ static __global__ void __launch_bounds__(64) k_map_10acb7d4(const float *__restr
 // by basis change F(4x4,3x3)
 // l2.0.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l2.0.b.c.k[i2,i3,r0,r1] *
 //     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -1284,10 +1291,11 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 //     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.r1.c.k[(i0+3)/5-93,i1,0,(i0+3)%5] * [i0 >= 462]
 //     where i0 in 0:887, pad g2.l1.k 0, pad g2.r1.k 0, pad l3.r1.c.k 0
 // p0: l3.r1.c.k, p1: g2.l1.k, p2: g2.r1.k
-static __global__ void __launch_bounds__(256) k_map_54eb84d7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_8e0cefff(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 454144u) return;
     const int i1 = (int)(id % 512u);
     const int i0 = (int)(id / 512u);
@@ -1326,10 +1334,10 @@ static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
 
 // by basis change F(2,5)
 // l3.l1.c.sum.filter[i0,i1,i2] = sum(r0) l3.l1.c.sum.g[i0,r0] * l3.l1.c.k[i1,i2,r0,0]
-static __global__ void __launch_bounds__(128) k_basis_e1569bf0(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_f04911de(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 43520u) return;
     const int i2 = (int)(id % 512u);
     const int i1 = (int)(id / 512u);
@@ -1349,10 +1357,10 @@ static __global__ void __launch_bounds__(128) k_basis_e1569bf0(const float *__re
 // l3.l2.c.sum.weights[i0,i1,i2,i3] = l3.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l3.r2.c.k[i1,i3,i2,0] *
 //     [i0 == 1] where i0 in 0:2
 // p0: l3.r2.c.k, p1: l3.l2.c.k
-static __global__ void __launch_bounds__(256) k_map_8606cb26(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_fa54cef8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 72250u) return;
     const int i3 = (int)(id % 85u);
     const int i2 = (int)(id / 85u % 5u);
@@ -1367,10 +1375,10 @@ static __global__ void __launch_bounds__(256) k_map_8606cb26(const float *__rest
 // l3.f.sum.weights[i0,i1] = l3.d.k[i0,i1-85,0,0] + l3.f.k[i0,i1,0,0] where i1 in 0:597, pad l3.d.k
 //     0, pad l3.f.k 0
 // p0: l3.d.k, p1: l3.f.k
-static __global__ void __launch_bounds__(256) k_map_d527ed57(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_4856f8af(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 611328u) return;
     const int i0 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u);
@@ -1380,10 +1388,10 @@ static __global__ void __launch_bounds__(256) k_map_d527ed57(const float *__rest
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
 // p0: l3.f.b, p1: l3.d.b
-static __global__ void __launch_bounds__(64) k_map_0d710e36(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_5657c13e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1396,10 +1404,10 @@ static __global__ void __launch_bounds__(64) k_map_0d710e36(const float *__restr
 // l3.c1.0.sum.weights[i0,i1] = l3.k3[i0/5-85,i1,0,i0%5] * [i0 >= 425] + l3.k1[i0/5,i1,i0%5,0] *
 //     [i0 <= 424] where i0 in 0:850, pad l3.k1 0, pad l3.k3 0
 // p0: l3.k3, p1: l3.k1
-static __global__ void __launch_bounds__(256) k_map_3b852027(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_513dc5f8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 870400u) return;
     const int i1 = (int)(id % 1024u);
     const int i0 = (int)(id / 1024u);
@@ -1414,10 +1422,10 @@ static __global__ void __launch_bounds__(256) k_map_3b852027(const float *__rest
 // l3.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l3.c1.1.sum.constant[0,r0,i2+r1-2,i3] *
 //     l3.k1[i1,r0,r1,0] where i2 in 0:14, pad l3.c1.1.sum.constant 0
 // p0: l3.c1.1.sum.constant, p1: l3.k1
-static __global__ void __launch_bounds__(64) k_reduce_1f6350c0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_bb715e8f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1437,10 +1445,10 @@ static __global__ void __launch_bounds__(64) k_reduce_1f6350c0(const float *__re
 
 // l3.c1.1.sum.weight[i0,i1,i2] = sum(r0) l3.c1.1.sum.weight.filter[i1,r0] * l3.k1[i0,r0,i2,0]
 // p0: l3.k1, p1: l3.c1.1.sum.weight.filter
-static __global__ void __launch_bounds__(128) k_reduce_a218e241(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_a9c41205(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 36125u) return;
     const int i2 = (int)(id % 5u);
     const int i1 = (int)(id / 5u % 85u);
@@ -1457,10 +1465,10 @@ static __global__ void __launch_bounds__(128) k_reduce_a218e241(const float *__r
 //     l3.c1.1.sum.weight[i0/5,i1,i0%5] * [i0 <= 424] where i0 in 0:850, pad l3.c1.1.sum.weight 0,
 //     pad l3.c3.1.sum.weight 0
 // p0: l3.c3.1.sum.weight, p1: l3.c1.1.sum.weight
-static __global__ void __launch_bounds__(256) k_map_b2b2439b(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_2027f52b(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 72250u) return;
     const int i1 = (int)(id % 85u);
     const int i0 = (int)(id / 85u);
@@ -1475,10 +1483,10 @@ static __global__ void __launch_bounds__(256) k_map_b2b2439b(const float *__rest
 // l3.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l3.c1.1.sum.constant[0,r0,i2,i3+r1-2] *
 //     l3.k3[i1,r0,0,r1] where i3 in 0:14, pad l3.c1.1.sum.constant 0
 // p0: l3.c1.1.sum.constant, p1: l3.k3
-static __global__ void __launch_bounds__(64) k_reduce_c56c9a13(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_919c090e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1502,11 +1510,11 @@ static __global__ void __launch_bounds__(64) k_reduce_c56c9a13(const float *__re
 //     >= 462] + l4.r1.c.k[i0/7-194,i1,0,i0%7] * [i0 >= 1358] where i0 in 0:2254, pad g3.l1.k 0,
 //     pad g3.r1.k 0, pad l4.l1.c.k 0, pad l4.r1.c.k 0
 // p0: l4.l1.c.k, p1: g3.l1.k, p2: g3.r1.k, p3: l4.r1.c.k
-static __global__ void __launch_bounds__(256) k_map_6eabdac6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_b431454d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2308096u) return;
     const int i1 = (int)(id % 1024u);
     const int i0 = (int)(id / 1024u);
@@ -1531,10 +1539,10 @@ static __global__ void __launch_bounds__(256) k_map_6eabdac6(const float *__rest
 // l4.l2.c.sum.weights[i0,i1,i2,i3] = l4.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l4.r2.c.k[i1,i3,i2,0] *
 //     [i0 == 1] where i0 in 0:2
 // p0: l4.r2.c.k, p1: l4.l2.c.k
-static __global__ void __launch_bounds__(256) k_map_07f7446b(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_000bfba2(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 229376u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u % 7u);
@@ -1549,10 +1557,10 @@ static __global__ void __launch_bounds__(256) k_map_07f7446b(const float *__rest
 // l4.f.sum.weights[i0,i1] = l4.d.k[i0,i1-128,0,0] + l4.f.k[i0,i1,0,0] where i1 in 0:1152, pad
 //     l4.d.k 0, pad l4.f.k 0
 // p0: l4.d.k, p1: l4.f.k
-static __global__ void __launch_bounds__(256) k_map_a374d1ea(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_5cf1836c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2359296u) return;
     const int i0 = (int)(id % 2048u);
     const int i1 = (int)(id / 2048u);
@@ -1563,10 +1571,10 @@ static __global__ void __launch_bounds__(256) k_map_a374d1ea(const float *__rest
 
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
 // p0: l4.f.b, p1: l4.d.b
-static __global__ void __launch_bounds__(64) k_map_c385dbc9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_920bb606(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1579,10 +1587,10 @@ static __global__ void __launch_bounds__(64) k_map_c385dbc9(const float *__restr
 // l4.c1.0.sum.weights[i0,i1] = l4.k3[i0/7-128,i1,0,i0%7] * [i0 >= 896] + l4.k1[i0/7,i1,i0%7,0] *
 //     [i0 <= 895] where i0 in 0:1792, pad l4.k1 0, pad l4.k3 0
 // p0: l4.k1, p1: l4.k3
-static __global__ void __launch_bounds__(256) k_map_23d5bed6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_ffff81ac(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 3670016u) return;
     const int i1 = (int)(id % 2048u);
     const int i0 = (int)(id / 2048u);
@@ -1597,17 +1605,18 @@ static __global__ void __launch_bounds__(256) k_map_23d5bed6(const float *__rest
 // l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
 //     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k1
-static __global__ void __launch_bounds__(256) k_reduce_aefccf48(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_ef584c0c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 6272u ? column : 6272u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 2048u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -1631,10 +1640,10 @@ static __global__ void __launch_bounds__(256) k_reduce_aefccf48(const float *__r
 
 // l4.c1.1.sum.weight[i0,i1,i2] = sum(r0) l4.c1.1.sum.weight.filter[i1,r0] * l4.k1[i0,r0,i2,0]
 // p0: l4.k1, p1: l4.c1.1.sum.weight.filter
-static __global__ void __launch_bounds__(256) k_reduce_8594535c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_4486fe89(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 114688u) return;
     const int i2 = (int)(id % 7u);
     const int i1 = (int)(id / 7u % 128u);
@@ -1651,10 +1660,10 @@ static __global__ void __launch_bounds__(256) k_reduce_8594535c(const float *__r
 //     l4.c1.1.sum.weight[i0/7,i1,i0%7] * [i0 <= 895] where i0 in 0:1792, pad l4.c1.1.sum.weight 0,
 //     pad l4.c3.1.sum.weight 0
 // p0: l4.c3.1.sum.weight, p1: l4.c1.1.sum.weight
-static __global__ void __launch_bounds__(256) k_map_12f59ede(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_1cfbd953(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 229376u) return;
     const int i1 = (int)(id % 128u);
     const int i0 = (int)(id / 128u);
@@ -1669,17 +1678,18 @@ static __global__ void __launch_bounds__(256) k_map_12f59ede(const float *__rest
 // l4.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2,i3+r1-3] *
 //     l4.k3[i1,r0,0,r1] where i3 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k3
-static __global__ void __launch_bounds__(256) k_reduce_ccd01eb7(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_12e6614e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 6272u ? column : 6272u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 2048u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -1705,10 +1715,10 @@ static __global__ void __launch_bounds__(256) k_reduce_ccd01eb7(const float *__r
 // g4.l1.sum.weights[i0,i1] = g4.r1.k[i0/11-21,i1,0,i0%11] * [i0 >= 231] +
 //     g4.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] where i0 in 0:462, pad g4.l1.k 0, pad g4.r1.k 0
 // p0: g4.l1.k, p1: g4.r1.k
-static __global__ void __launch_bounds__(256) k_map_7fc9a74c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_ef912766(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 946176u) return;
     const int i1 = (int)(id % 2048u);
     const int i0 = (int)(id / 2048u);
@@ -1723,8 +1733,8 @@ static __global__ void __launch_bounds__(256) k_map_7fc9a74c(const float *__rest
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_9f875dc8(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_b8991a07(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
@@ -1747,7 +1757,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_9f875dc8(const float 
             n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), b, acc);
+    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), b, next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1763,10 +1773,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_9f875dc8(const float 
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
 //     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_588bbc0a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1820,10 +1830,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a 0
-static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1877,10 +1887,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
 // p0: l1.b.c.sum.product, p1: l1.b.c.b
-static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1915,8 +1925,8 @@ static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
 // by merging: sum of products
 // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
 // p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
-static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
@@ -1931,7 +1941,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), acc);
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1948,8 +1959,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float 
 // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
 // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
 // p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
@@ -1964,7 +1975,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b), acc);
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1979,8 +1991,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float 
 // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
 // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
 // p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
@@ -1995,7 +2007,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2016,8 +2029,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float 
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.b, p2: l2.a.c.sum.merged
-static __global__ void __launch_bounds__(256, 1) k_product_979fe2fc(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_eefe6086(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
@@ -2051,7 +2064,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_979fe2fc(const float 
         return n < 784u ? v2 : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), computed(b, make_b), acc);
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), computed(b, make_b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2139,12 +2153,12 @@ static __device__ __forceinline__ void part_reduce_6ce6a057(const float *p0,
 
 // side by side: g1.l1, g1.r1, l2.b
 // p0: l2.a.c.sum.merged, p1: g1.l1.b, p2: g1.r1.b, p3: l2.b.c.sum.part, p4: l2.b.c.b
-static __global__ void __launch_bounds__(128) k_siblings_65b61958(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_e1e32c64(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2) {
+    float *__restrict__ y2, bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16512u) {
         if (id < 16464u) part_reduce_552cfeaf(p0, p1, y, id);
         return;
@@ -2228,10 +2242,11 @@ static __device__ __forceinline__ void part_basis_a5363f55(const float *p0, floa
 
 // side by side: g1.s, l2.0.b.c.sum.data
 // p0: g1.l2.sum.merged, p1: g1.s.const, p2: l2.0.a
-static __global__ void __launch_bounds__(256) k_siblings_8f76371b(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1) {
+static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1,
+    bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 66048u) {
         if (id < 65856u) part_row_023c25c7(p0, p1, y, id);
         return;
@@ -2245,10 +2260,10 @@ static __global__ void __launch_bounds__(256) k_siblings_8f76371b(const float *p
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
 // p0: l2.0.b.c.sum.product, p1: l2.0.b.c.b
-static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2281,10 +2296,10 @@ static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.1.a 0
-static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6272u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -2321,8 +2336,8 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 // by merging: shared input
 // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
 // p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void __launch_bounds__(256, 2) k_product_66683885(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_2955687f(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 14u * 64u;
@@ -2337,7 +2352,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_66683885(const float 
         return fetch<float4>(&p1[r0 * 784 + i2], i2 < 784);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<3136, 128>(b), acc);
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<3136, 128>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2452,12 +2468,12 @@ static __device__ __forceinline__ void part_reduce_da91dec8(const float *p0,
 
 // side by side: g2.l1, g2.r1, l3.l1.c.sum.data, l3.r1
 // p0: g2.l1.sum.merged, p1: g2.l1.b, p2: g2.r1.b, p3: l2.2, p4: l3.r1.c.b
-static __global__ void __launch_bounds__(256) k_siblings_f343af04(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_94771ea5(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2, float *__restrict__ y3) {
+    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16640u) {
         if (id < 16464u) part_reduce_1214e781(p0, p1, y, id);
         return;
@@ -2480,8 +2496,8 @@ static __global__ void __launch_bounds__(256) k_siblings_f343af04(const float *p
 // l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
 //     l3.l1.c.sum.filter[i0,i1,r0]
 // p0: l3.l1.c.sum.filter, p1: l3.l1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_cbdfd38e(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_26c0e068(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 64u, m0 = id / 7u % 3u * 32u;
@@ -2497,7 +2513,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_cbdfd38e(const float 
         return fetch<float4>(&p1[i0 * 200704 + r0 * 392 + i3], i3 < 392);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<1568, 25088>(b), acc);
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<1568, 25088>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2577,11 +2594,11 @@ static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
 
 // side by side: g2.s, l3.l1
 // p0: g2.l2.sum.merged, p1: g2.s.const, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
-static __global__ void __launch_bounds__(128) k_siblings_21a68968(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_540b8137(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ y1) {
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16512u) {
         if (id < 16464u) part_row_1fb57db2(p0, p1, y, id);
         return;
@@ -2594,8 +2611,8 @@ static __global__ void __launch_bounds__(128) k_siblings_21a68968(const float *p
 // l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
 //     l3.l2.c.sum.weights[i0,i1,i2,r0]
 // p0: l3.l2.c.sum.weights, p1: l3.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_c5f40ec2(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_9f732010(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
@@ -2611,7 +2628,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_c5f40ec2(const float 
         return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), acc);
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2701,11 +2718,11 @@ static __device__ __forceinline__ void part_row_fb0b0c17(const float *p0,
 
 // side by side: g2.a.c.sum.part, l3.m
 // p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l2.c.sum.merged, p3: l3.r2.c.b, p4: l3.l2.c.b
-static __global__ void __launch_bounds__(256) k_siblings_9a7297b2(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_5b2b5f3b(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1) {
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 86528u) {
         if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
         return;
@@ -2720,8 +2737,8 @@ static __global__ void __launch_bounds__(256) k_siblings_9a7297b2(const float *p
 // by merging: sum of products
 // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
 // p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_3c743cd2(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_b4ade54d(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2738,7 +2755,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3c743cd2(const float 
         return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u && r0 < 597);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<12544>(b), acc);
+    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<12544>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2830,11 +2847,11 @@ static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
 
 // side by side: l3.c1.0.sum, l3.t1.0, l3.c3.0.sum, l3.t3.0
 // p0: l3.c1.0.sum.merged, p1: l3.b1, p2: l3.b3
-static __global__ void __launch_bounds__(128) k_siblings_dab1f637(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_5004f13c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16768u) {
         if (id < 16660u) part_reduce_debb5468(p0, y, id);
         return;
@@ -2902,11 +2919,11 @@ static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
 
 // side by side: g2.a, l3.u.0
 // p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(64) k_siblings_88a04f0c(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_612f8c4f(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1) {
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16512u) {
         if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
         return;
@@ -3010,12 +3027,13 @@ static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
 // side by side: l3.c1.1.sum, l3.t1.1, l3.c3.1.sum, l3.t3.1
 // p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1, p4:
 //     l3.c3.1.sum.of_constant, p5: l3.c3.0.sum, p6: l3.b3
-static __global__ void __launch_bounds__(128) k_siblings_05f483f0(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_830e2fd4(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
+    bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16768u) {
         if (id < 16660u) part_reduce_c3b0fc2e(p0, p1, p2, y, id);
         return;
@@ -3036,11 +3054,11 @@ static __global__ void __launch_bounds__(128) k_siblings_05f483f0(const float *p
 
 // side by side: g2.b.sum.part, l3.u.1
 // p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c2.1.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(256) k_siblings_f44fd5ae(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1) {
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 86528u) {
         if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
         return;
@@ -3058,10 +3076,11 @@ static __global__ void __launch_bounds__(256) k_siblings_f44fd5ae(const float *p
 // l3.u.2[0,i1,i2,i3] = relu(l3.c2.2.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.2.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
 // p0: l3.c2.2.sum.merged, p1: l3.b4, p2: l3.b2
-static __global__ void __launch_bounds__(64) k_row_be020488(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_row_cbb33834(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -3086,12 +3105,12 @@ static __global__ void __launch_bounds__(64) k_row_be020488(const float *p0,
 // side by side: l3.t1.4, l3.t3.4
 // p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1, p4:
 //     l3.c3.1.sum.of_constant, p5: l3.c3.3.sum, p6: l3.b3
-static __global__ void __launch_bounds__(64) k_siblings_e768bf12(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_f3f7315e(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1) {
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 16704u) {
         if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y, id);
         return;
@@ -3110,11 +3129,11 @@ static __global__ void __launch_bounds__(64) k_siblings_e768bf12(const float *p0
 //     relu(l3.c4.4.sum[0,i1,i2,i3] + l3.b4[i1]) + l3.u.3[0,i1,i2,i3] + l3.u.2[0,i1,i2,i3] +
 //     l3.u.1[0,i1,i2,i3] + l3.u.0[0,i1,i2,i3]
 // p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.2, p3: l3.b4, p4: l3.b2, p5: l3.u.3, p6: l3.u.1
-static __global__ void __launch_bounds__(64) k_row_b0ae73f9(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, const float *__restrict__ p4, const float *p5,
-    const float *p6, float *__restrict__ y) {
+    const float *p6, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -3143,8 +3162,8 @@ static __global__ void __launch_bounds__(64) k_row_b0ae73f9(const float *p0, con
 // l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
 //     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
 // p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_0bb795b2(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_27fe3298(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -3159,7 +3178,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_0bb795b2(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196 && r0 < 85);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<12544>(b), acc);
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<12544>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3259,12 +3278,12 @@ static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
 
 // side by side: g3.l1, g3.r1, l4.l1, l4.r1
 // p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.b, p4: l4.r1.c.b
-static __global__ void __launch_bounds__(128) k_siblings_4d2de466(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2, float *__restrict__ y3) {
+    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 4224u) {
         if (id < 4116u) part_reduce_62a4170e(p0, p1, y, id);
         return;
@@ -3291,13 +3310,13 @@ static __global__ void __launch_bounds__(128) k_siblings_4d2de466(const float *p
 //     g3.l2.sum.merged 0
 // g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
 // p0: g3.l2.sum.merged, p1: g3.s.const
-static __global__ void __launch_bounds__(256) k_row_2e6264b0(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_row_196db79f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[2][8][16u];
     const unsigned lane = threadIdx.x / 16u;
     const unsigned column = blockIdx.x * 16u + threadIdx.x % 16u;
     const unsigned id = column < 4116u ? column : 4116u - 1u;
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -3329,17 +3348,19 @@ static __global__ void __launch_bounds__(256) k_row_2e6264b0(const float *p0,
 //     i2 in 0:14, i3 in 0:14, pad g3.s 0
 // g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
 // p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_5ac9169e(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_9ab70714(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -3374,10 +3395,11 @@ static __global__ void __launch_bounds__(256) k_reduce_5ac9169e(const float *p0,
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
 // p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __global__ void __launch_bounds__(64) k_row_773f4c16(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -3406,8 +3428,9 @@ static __global__ void __launch_bounds__(64) k_row_773f4c16(const float *p0,
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
 // p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_0bca8244(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+static __global__ void __launch_bounds__(256, 1) k_product_f73106e7(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
@@ -3426,7 +3449,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_0bca8244(const float 
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 288u;
     tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), acc);
+        moving<784, 3136>(b), next_early, acc);
     leave_part<4, 4>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
     add_parts<4, 4>(acc, parts);
@@ -3519,11 +3542,11 @@ static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
 
 // side by side: l4.c1.0.sum, l4.t1.0, l4.c3.0.sum, l4.t3.0
 // p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_ad909469(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 6272u) {
         part_reduce_d6e15ae0(p0, y, id);
         return;
@@ -3551,10 +3574,11 @@ static __global__ void __launch_bounds__(64) k_siblings_ad909469(const float *p0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
 // p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_row_0222d1ff(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -3671,12 +3695,13 @@ static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
 // side by side: l4.c1.1.sum, l4.t1.1, l4.c3.1.sum, l4.t3.1
 // p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1, p4:
 //     l4.c3.1.sum.of_constant, p5: l4.c3.0.sum, p6: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_68e28784(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_8b634053(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
+    bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 6272u) {
         part_reduce_a9417d1e(p0, p1, p2, y, id);
         return;
@@ -3698,12 +3723,12 @@ static __global__ void __launch_bounds__(64) k_siblings_68e28784(const float *p0
 // side by side: l4.t1.4, l4.t3.4
 // p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1, p4:
 //     l4.c3.1.sum.of_constant, p5: l4.c3.3.sum, p6: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_fca7150e(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_daaf51d4(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1) {
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 6272u) {
         part_reduce_42332a5b(p0, p1, p2, p3, y, id);
         return;
@@ -3722,11 +3747,11 @@ static __global__ void __launch_bounds__(64) k_siblings_fca7150e(const float *p0
 //     relu(l4.c4.4.sum[0,i1,i2,i3] + l4.b4[i1]) + l4.u.3[0,i1,i2,i3] + l4.u.2[0,i1,i2,i3] +
 //     l4.u.1[0,i1,i2,i3] + l4.u.0[0,i1,i2,i3]
 // p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.1, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.2
-static __global__ void __launch_bounds__(64) k_row_e30a88a9(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
-    const float *p6, float *__restrict__ y) {
+    const float *p6, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -3756,8 +3781,8 @@ static __global__ void __launch_bounds__(64) k_row_e30a88a9(const float *p0, con
 // l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
 //     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
 // p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
-static __global__ void __launch_bounds__(256, 1) k_product_3db151bc(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 128u * 16u;
@@ -3772,7 +3797,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_3db151bc(const float 
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), acc);
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3827,11 +3853,11 @@ static __device__ __forceinline__ void part_reduce_947f85c2(const float *p0,
 
 // side by side: g4.l1, g4.r1
 // p0: g4.l1.sum.merged, p1: g4.l1.b, p2: g4.r1.b
-static __global__ void __launch_bounds__(64) k_siblings_5514a17a(const float *p0,
+static __global__ void __launch_bounds__(64) k_siblings_8c629187(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1) {
+    float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 1088u) {
         if (id < 1029u) part_reduce_5e3ee485(p0, p1, y, id);
         return;
@@ -3843,17 +3869,18 @@ static __global__ void __launch_bounds__(64) k_siblings_5514a17a(const float *p0
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
 //     pad g4.r1 0
 // p0: g4.r1, p1: g4.r2.k
-static __global__ void __launch_bounds__(256) k_reduce_3521be06(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_b762b141(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -3879,18 +3906,19 @@ static __global__ void __launch_bounds__(256) k_reduce_3521be06(const float *p0,
 //     pad g4.l1 0
 // g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
 // p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
-static __global__ void __launch_bounds__(256) k_reduce_0d13604f(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_9da26fb2(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -3916,17 +3944,19 @@ static __global__ void __launch_bounds__(256) k_reduce_0d13604f(const float *p0,
 //     i2 in 0:7, i3 in 0:7, pad g4.s 0
 // g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
 // p0: g4.s, p1: g4.a.c.k, p2: g4.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_e0c9e71a(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_ee99005b(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -3956,18 +3986,19 @@ static __global__ void __launch_bounds__(256) k_reduce_e0c9e71a(const float *p0,
 //     in 0:7, i3 in 0:7, pad g4.a 0
 // g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
 // p0: g4.a, p1: g4.b.k, p2: g4.s, p3: g4.b.b
-static __global__ void __launch_bounds__(256) k_reduce_8c8cf48d(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_4457f56a(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -4001,18 +4032,19 @@ static __global__ void __launch_bounds__(256) k_reduce_8c8cf48d(const float *p0,
 //     (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) /
 //     13 * g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1])) + g3.b.b[i1]
 // p0: g3.a, p1: g3.b.k, p2: g4, p3: g3.s, p4: g3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_b4a35d69(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_29b15f72(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -4055,18 +4087,19 @@ static __global__ void __launch_bounds__(256) k_reduce_b4a35d69(const float *p0,
 //     in 0:14, i3 in 0:14, pad f3.a 0
 // f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
 // p0: f3.a, p1: f3.b.k, p2: s3, p3: f3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_82ba9708(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_5a9554a0(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -4101,10 +4134,10 @@ static __global__ void __launch_bounds__(256) k_reduce_82ba9708(const float *p0,
 //     idx((13*i3)%27) / 27) + idx((13*i3)%27) / 27 *
 //     f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1])) + g2.b.b[i1]
 // p0: g2.b.sum.part, p1: g2.s, p2: f3, p3: g2.b.b
-static __global__ void __launch_bounds__(64) k_reduce_122f6acc(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_8ecd72cb(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -4133,10 +4166,10 @@ static __global__ void __launch_bounds__(64) k_reduce_122f6acc(const float *p0, 
 // f2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) s2[0,i0,i2+r0-1,i3+r1-1] *
 //     f2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad s2 0
 // p0: s2, p1: f2.a.c.sum.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_43dcb857(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_178f9fad(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 86436u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -4178,10 +4211,10 @@ static __global__ void __launch_bounds__(256) k_reduce_43dcb857(const float *p0,
 // f2.a.c.sum[0,i1,i2,i3] = sum(r0) f2.a.c.sum.part[r0,i1,i2,i3]
 // f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
 // p0: f2.a.c.sum.part, p1: f2.a.c.b
-static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_4b9d903f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16464u) return;
     const int i3 = (int)(id % 784u);
     const int i1 = (int)(id / 784u);
@@ -4196,10 +4229,10 @@ static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
 // f2.b.sum[0,i1,i2,i3] = sum(r0) f2.b.sum.part[r0,i1,i2,i3]
 // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
 // p0: f2.b.sum.part, p1: s2, p2: f2.b.b
-static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_45576e6e(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16464u) return;
     const int i3 = (int)(id % 784u);
     const int i1 = (int)(id / 784u);
@@ -4219,8 +4252,9 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_a0650679(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_cea123a5(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
@@ -4249,7 +4283,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0650679(const float 
         return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), acc);
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -4284,10 +4318,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0650679(const float 
 //     idx((55*i3)%223) / 223 *
 //     f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1]) where i2 in 0:224,
 //     i3 in 0:224
-static __global__ void __launch_bounds__(256) k_map_7d969ee0(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_b44c9649(const float *p0, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 263424u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
@@ -4337,10 +4371,10 @@ static __global__ void __launch_bounds__(256) k_map_7d969ee0(const float *p0,
 //     e0.a.c.sum.part 0
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
 // p0: e0.a.c.sum.part, p1: e0.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_7ed91114(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_d0afa7fc(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 263424u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
@@ -4365,10 +4399,10 @@ static __global__ void __launch_bounds__(256) k_reduce_7ed91114(const float *p0,
 //     e0.b.sum.part 0
 // e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
 // p0: e0.b.sum.part, p1: u0, p2: e0.b.b
-static __global__ void __launch_bounds__(256) k_reduce_3319051c(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_e08b6c5a(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 263424u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
@@ -4431,6 +4465,14 @@ static int fail(gcn *m, int code, const char *where, const char *why) {
 
 static void stepped(gcn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 #define CUDNN_CALL(m, where, call)                                                                \
@@ -4519,16 +4561,36 @@ static int conv_first(gcn *m, conv_call *c, const conv_size *s, Offer *p, int n,
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
+// does not list the one that it has to be, that which fused calls always have takes its place.
+static bool conv_fall_back(gcn *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    (void)s;
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > WORKSPACE_BYTES)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
 static int conv_open(gcn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An algorithm may be listed once for each arithmetic.
+    cudnnConvolutionFwdAlgoPerf_t p[16];
     // An identity activation is only supported with this algorithm.
     const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
     int n = 0, r = conv_describe(m, c, s);
     if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    return conv_first(m, c, s, p, n, only);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
+    r = conv_first(m, c, s, p, n, only);
+    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    m->error[0] = 0;
+    return 0;
 }
 
 static void conv_close(conv_call *c) {
@@ -4556,22 +4618,6 @@ static bool conv_refused(cudnnStatus_t e) {
 #else
     return e == CUDNN_STATUS_NOT_SUPPORTED;
 #endif
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
-// the one that fused calls always have takes its place.
-static bool conv_fall_back(gcn *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
@@ -4704,21 +4750,16 @@ static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -4728,123 +4769,122 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_cd46c9a0, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
+    CALL(launch(m, ALONE, k_map_a554970e, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
         v_l1_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_fe02c149, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
+    CALL(launch(m, ALONE, k_map_fbf82b55, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
         v_l1_const));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
         v_l1_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k,
         v_l1_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_2bb88e97, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k,
+    CALL(launch(m, ALONE, k_map_996bf08a, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k,
         v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_9b5e2018, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k,
+    CALL(launch(m, ALONE, k_map_065c5904, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k,
         v_g1_r2_k, v_g1_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_eb09c0db, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
+    CALL(launch(m, ALONE, k_map_474b177b, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
         v_g1_s_const));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
     // l2.b.c.sum.part.lines stored as [i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
-        v_l2_b_c_sum_part_lines, relay{2, 0, {128, 1152}, {1152, 1}, {1, 128}}));
-    CALL(launch(m, ORDERED, k_map_10acb7d4, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
+    CALL(launch(m, ALONE, k_relay_4551d650, "l2.b.c.sum.part.lines", 576, 256, stream, relay{2, 0,
+        {128, 1152}, {1152, 1}, {1, 128}}, v_l2_b_c_k, v_l2_b_c_sum_part_lines));
+    CALL(launch(m, ALONE, k_map_fee17d5c, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
         v_l2_const));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
         v_l2_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
         v_l2_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
         v_l2_2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_54eb84d7, "g2.l1.sum.weights", 1774, 256, stream, v_l3_r1_c_k,
+    CALL(launch(m, ALONE, k_map_8e0cefff, "g2.l1.sum.weights", 1774, 256, stream, v_l3_r1_c_k,
         v_g2_l1_k, v_g2_r1_k, v_g2_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_9b5e2018, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
+    CALL(launch(m, ALONE, k_map_065c5904, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
         v_g2_r2_k, v_g2_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_eb09c0db, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
+    CALL(launch(m, ALONE, k_map_474b177b, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
         v_g2_s_const));
-    CALL(launch(m, ORDERED, k_basis_e1569bf0, "l3.l1.c.sum.filter", 340, 128, stream, v_l3_l1_c_k,
+    CALL(launch(m, ALONE, k_basis_f04911de, "l3.l1.c.sum.filter", 340, 128, stream, v_l3_l1_c_k,
         v_l3_l1_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_8606cb26, "l3.l2.c.sum.weights", 283, 256, stream, v_l3_r2_c_k,
+    CALL(launch(m, ALONE, k_map_fa54cef8, "l3.l2.c.sum.weights", 283, 256, stream, v_l3_r2_c_k,
         v_l3_l2_c_k, v_l3_l2_c_sum_weights));
     // l3.f.sum.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_d527ed57, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
-        v_l3_f_k, v_l3_f_sum_weights));
-    CALL(launch(m, ORDERED, k_map_0d710e36, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
+    CALL(launch(m, ALONE, k_map_4856f8af, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k, v_l3_f_k,
+        v_l3_f_sum_weights));
+    CALL(launch(m, ALONE, k_map_5657c13e, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
         v_l3_d_0_const));
-    CALL(launch(m, ORDERED, k_map_3b852027, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
+    CALL(launch(m, ALONE, k_map_513dc5f8, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
         v_l3_k1, v_l3_c1_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_8606cb26, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4,
-        v_l3_k2, v_l3_c2_0_sum_weights));
+    CALL(launch(m, ALONE, k_map_fa54cef8, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4, v_l3_k2,
+        v_l3_c2_0_sum_weights));
     // l3.c1.1.sum.constant[0,i1,i2,i3] = l3.b5[i1] where i2 in 0:14, i3 in 0:14
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.c1.1.sum.constant", 784, 256, stream, v_l3_b5,
-        v_l3_c1_1_sum_constant, relay{2, 0, {1024, 196}, {1, 0}, {196, 1}}));
-    CALL(launch(m, ORDERED, k_reduce_1f6350c0, "l3.c1.1.sum.of_constant", 261, 64, stream,
+    CALL(launch(m, ALONE, k_relay_4551d650, "l3.c1.1.sum.constant", 784, 256, stream, relay{2, 0,
+        {1024, 196}, {1, 0}, {196, 1}}, v_l3_b5, v_l3_c1_1_sum_constant));
+    CALL(launch(m, ALONE, k_reduce_bb715e8f, "l3.c1.1.sum.of_constant", 261, 64, stream,
         v_l3_c1_1_sum_constant, v_l3_k1, v_l3_c1_1_sum_of_constant));
-    CALL(launch(m, ORDERED, k_reduce_a218e241, "l3.c1.1.sum.weight", 283, 128, stream, v_l3_k1,
+    CALL(launch(m, ALONE, k_reduce_a9c41205, "l3.c1.1.sum.weight", 283, 128, stream, v_l3_k1,
         v_l3_k5, v_l3_c1_1_sum_weight));
-    CALL(launch(m, ORDERED, k_reduce_a218e241, "l3.c3.1.sum.weight", 283, 128, stream, v_l3_k3,
+    CALL(launch(m, ALONE, k_reduce_a9c41205, "l3.c3.1.sum.weight", 283, 128, stream, v_l3_k3,
         v_l3_k5, v_l3_c3_1_sum_weight));
-    CALL(launch(m, ORDERED, k_map_b2b2439b, "l3.c1.1.sum.added.weights", 283, 256, stream,
+    CALL(launch(m, ALONE, k_map_2027f52b, "l3.c1.1.sum.added.weights", 283, 256, stream,
         v_l3_c3_1_sum_weight, v_l3_c1_1_sum_weight, v_l3_c1_1_sum_added_weights));
-    CALL(launch(m, ORDERED, k_reduce_c56c9a13, "l3.c3.1.sum.of_constant", 261, 64, stream,
+    CALL(launch(m, ALONE, k_reduce_919c090e, "l3.c3.1.sum.of_constant", 261, 64, stream,
         v_l3_c1_1_sum_constant, v_l3_k3, v_l3_c3_1_sum_of_constant));
-    CALL(launch(m, ORDERED, k_map_6eabdac6, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
+    CALL(launch(m, ALONE, k_map_b431454d, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
         v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_9b5e2018, "g3.l2.sum.weights", 152, 64, stream, v_g3_l2_k,
+    CALL(launch(m, ALONE, k_map_065c5904, "g3.l2.sum.weights", 152, 64, stream, v_g3_l2_k,
         v_g3_r2_k, v_g3_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_eb09c0db, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
+    CALL(launch(m, ALONE, k_map_474b177b, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
         v_g3_s_const));
-    CALL(launch(m, ORDERED, k_map_07f7446b, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
+    CALL(launch(m, ALONE, k_map_000bfba2, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
         v_l4_l2_c_k, v_l4_l2_c_sum_weights));
     // l4.f.sum.weights stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_a374d1ea, "l4.f.sum.weights", 9216, 256, stream, v_l4_d_k,
-        v_l4_f_k, v_l4_f_sum_weights));
-    CALL(launch(m, ORDERED, k_map_c385dbc9, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
+    CALL(launch(m, ALONE, k_map_5cf1836c, "l4.f.sum.weights", 9216, 256, stream, v_l4_d_k, v_l4_f_k,
+        v_l4_f_sum_weights));
+    CALL(launch(m, ALONE, k_map_920bb606, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
-    CALL(launch(m, ORDERED, k_map_23d5bed6, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
+    CALL(launch(m, ALONE, k_map_ffff81ac, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
         v_l4_k3, v_l4_c1_0_sum_weights));
     return 0;
 }
 
 static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_07f7446b, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4,
-        v_l4_k2, v_l4_c2_0_sum_weights));
+    CALL(launch(m, ALONE, k_map_000bfba2, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4, v_l4_k2,
+        v_l4_c2_0_sum_weights));
     // l4.c1.1.sum.constant[0,i1,i2,i3] = l4.b5[i1] where i2 in 0:7, i3 in 0:7
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l4.c1.1.sum.constant", 392, 256, stream, v_l4_b5,
-        v_l4_c1_1_sum_constant, relay{2, 0, {2048, 49}, {1, 0}, {49, 1}}));
-    CALL(launch(m, ORDERED, k_reduce_aefccf48, "l4.c1.1.sum.of_constant", 196, dim3(32, 8), stream,
+    CALL(launch(m, ALONE, k_relay_4551d650, "l4.c1.1.sum.constant", 392, 256, stream, relay{2, 0,
+        {2048, 49}, {1, 0}, {49, 1}}, v_l4_b5, v_l4_c1_1_sum_constant));
+    CALL(launch(m, ALONE, k_reduce_ef584c0c, "l4.c1.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k1, v_l4_c1_1_sum_of_constant));
-    CALL(launch(m, ORDERED, k_reduce_8594535c, "l4.c1.1.sum.weight", 448, 256, stream, v_l4_k1,
+    CALL(launch(m, ALONE, k_reduce_4486fe89, "l4.c1.1.sum.weight", 448, 256, stream, v_l4_k1,
         v_l4_k5, v_l4_c1_1_sum_weight));
-    CALL(launch(m, ORDERED, k_reduce_8594535c, "l4.c3.1.sum.weight", 448, 256, stream, v_l4_k3,
+    CALL(launch(m, ALONE, k_reduce_4486fe89, "l4.c3.1.sum.weight", 448, 256, stream, v_l4_k3,
         v_l4_k5, v_l4_c3_1_sum_weight));
-    CALL(launch(m, ORDERED, k_map_12f59ede, "l4.c1.1.sum.added.weights", 896, 256, stream,
+    CALL(launch(m, ALONE, k_map_1cfbd953, "l4.c1.1.sum.added.weights", 896, 256, stream,
         v_l4_c3_1_sum_weight, v_l4_c1_1_sum_weight, v_l4_c1_1_sum_added_weights));
-    CALL(launch(m, ORDERED, k_reduce_ccd01eb7, "l4.c3.1.sum.of_constant", 196, dim3(32, 8), stream,
+    CALL(launch(m, ALONE, k_reduce_12e6614e, "l4.c3.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k3, v_l4_c3_1_sum_of_constant));
-    CALL(launch(m, ORDERED, k_map_7fc9a74c, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
+    CALL(launch(m, ALONE, k_map_ef912766, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
         v_g4_r1_k, v_g4_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_eb09c0db, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
+    CALL(launch(m, ALONE, k_map_474b177b, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
     // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.a.c.sum.part.filter", 16, 256, stream, v_e0_a_c_k,
-        v_e0_a_c_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "e0.a.c.sum.part.filter", 16, 256, stream, relay{3, 0,
+        {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}, v_e0_a_c_k, v_e0_a_c_sum_part_filter));
     // as e0.a.c.sum.part.filter
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.b.sum.part.filter", 16, 256, stream, v_e0_b_k,
-        v_e0_b_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "e0.b.sum.part.filter", 16, 256, stream, relay{3, 0,
+        {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}, v_e0_b_k, v_e0_b_sum_part_filter));
     return 0;
 }
 
@@ -4877,7 +4917,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_297a979b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_149abef2);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -5147,53 +5187,52 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_9f875dc8, "stem", 131, 256, stream, v_stem_c_k, v_x,
-        v_stem_c_b, v_stem));
-    CALL(launch(m, EARLY, k_reduce_588bbc0a, "p", 392, 128, stream, v_stem,
-        v_l1_b_joined + 200704));
+    CALL(launch(m, FIRST, k_product_b8991a07, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
+        v_stem));
+    CALL(launch(m, LAST, k_reduce_771927ed, "p", 392, 128, stream, v_stem, v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_a, v_l1_b_joined + 200704, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
+    CALL(launch(m, ALONE, k_basis_2e916ba5, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
         v_l1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
-    CALL(launch(m, EARLY, k_product_55131aac, "l1", 132, 256, stream, v_l1_c_sum_weights,
+    CALL(launch(m, MIDDLE, k_product_18887706, "l1", 132, 256, stream, v_l1_c_sum_weights,
         v_l1_b_joined, v_l1_const, v_l1));
-    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
+    CALL(launch(m, MIDDLE, k_product_18efe1da, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
-    CALL(launch(m, EARLY, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
+    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    CALL(launch(m, EARLY, k_product_c573800a, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
+    CALL(launch(m, MIDDLE, k_product_a2ff115e, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
         v_l1_0_c_b, v_l1_0));
-    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
+    CALL(launch(m, MIDDLE, k_product_18efe1da, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
-    CALL(launch(m, EARLY, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
+    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    CALL(launch(m, EARLY, k_product_c573800a, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
-        v_l1_0, v_l1_1_c_b, v_l1_1));
+    CALL(launch(m, LAST, k_product_a2ff115e, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b, v_l1_0,
+        v_l1_1_c_b, v_l1_1));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_product_979fe2fc, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_eefe6086, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_b, v_l2_a_c_sum_merged, v_l2_b_c_sum_part));
-    CALL(launch(m, EARLY, k_siblings_65b61958, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
+    CALL(launch(m, LAST, k_siblings_e1e32c64, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
         v_g1_l1_b, v_g1_r1_b, v_l2_b_c_sum_part, v_l2_b_c_b, v_g1_l1_joined, v_g1_l1_joined + 65856,
         v_l2_b));
     // by merging: batched
@@ -5215,7 +5254,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     (void)out;
     // as l1.a
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_siblings_8f76371b, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
+    CALL(launch(m, ALONE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
@@ -5224,88 +5263,88 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
+    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
     // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
     // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
+    CALL(launch(m, ALONE, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
+    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
     // as l2.0
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
+    CALL(launch(m, ALONE, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
+    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
     // as l2.0
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_66683885, "g2.l1.sum.merged", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_2955687f, "g2.l1.sum.merged", 126, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged));
-    CALL(launch(m, EARLY, k_siblings_f343af04, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, LAST, k_siblings_94771ea5, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_r1_b, v_l3_m_joined + 66640, v_l3_r1_c_b, v_g2_l1_joined,
         v_g2_l1_joined + 16464, v_l3_l1_c_sum_data, v_l3_l1_joined + 66640));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_product_cbdfd38e, "l3.l1.c.sum.product", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_26c0e068, "l3.l1.c.sum.product", 126, 256, stream,
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
-    CALL(launch(m, EARLY, k_siblings_21a68968, "g2.s", 390, 128, stream, v_g2_l2_sum_merged,
+    CALL(launch(m, MIDDLE, k_siblings_540b8137, "g2.s", 390, 128, stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_s, v_l3_l1_joined));
-    CALL(launch(m, EARLY, k_product_c5f40ec2, "l3.l2.c.sum.merged", 126, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_9f732010, "l3.l2.c.sum.merged", 126, 256, stream,
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
-    CALL(launch(m, EARLY, k_siblings_9a7297b2, "g2.a.c.sum.part", 599, 256, stream, v_g2_s,
+    CALL(launch(m, MIDDLE, k_siblings_5b2b5f3b, "g2.a.c.sum.part", 599, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_a_c_sum_part,
         v_l3_m_joined));
-    CALL(launch(m, EARLY, k_product_3c743cd2, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
+    CALL(launch(m, LAST, k_product_b4ade54d, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_dab1f637, "l3.c1.0.sum", 524, 128, stream,
+    CALL(launch(m, ALONE, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream,
         v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_l3_c1_0_sum, v_l3_t1_0_joined, v_l3_c3_0_sum,
         v_l3_t1_0_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_88a04f0c, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
+    CALL(launch(m, ALONE, k_siblings_612f8c4f, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
         v_g2_a_c_b, v_l3_c2_0_sum_merged, v_l3_b4, v_l3_b2, v_g2_a, v_l3_u_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_0,
         v_l3_c1_1_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_05f483f0, "l3.c1.1.sum", 524, 128, stream,
+    CALL(launch(m, ALONE, k_siblings_830e2fd4, "l3.c1.1.sum", 524, 128, stream,
         v_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_0_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_0_sum, v_l3_b3, v_l3_c1_1_sum, v_l3_t1_1_joined,
         v_l3_c3_1_sum, v_l3_t1_1_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_f44fd5ae, "g2.b.sum.part", 404, 256, stream, v_g2_a,
-        v_g2_b_k, v_l3_c2_1_sum_merged, v_l3_b4, v_l3_b2, v_g2_b_sum_part, v_l3_u_1));
+    CALL(launch(m, ALONE, k_siblings_099e4b68, "g2.b.sum.part", 404, 256, stream, v_g2_a, v_g2_b_k,
+        v_l3_c2_1_sum_merged, v_l3_b4, v_l3_b2, v_g2_b_sum_part, v_l3_u_1));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_1,
         v_l3_c1_2_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_05f483f0, "l3.c1.2.sum", 524, 128, stream,
+    CALL(launch(m, ALONE, k_siblings_830e2fd4, "l3.c1.2.sum", 524, 128, stream,
         v_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_1_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_1_sum, v_l3_b3, v_l3_c1_2_sum, v_l3_t1_2_joined,
         v_l3_c3_2_sum, v_l3_t1_2_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_row_be020488, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged,
-        v_l3_b4, v_l3_b2, v_l3_u_2));
+    CALL(launch(m, ALONE, k_row_cbb33834, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_b4,
+        v_l3_b2, v_l3_u_2));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_2,
         v_l3_c1_3_sum_added_merged));
@@ -5316,146 +5355,143 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ORDERED, k_siblings_05f483f0, "l3.c1.3.sum", 524, 128, stream,
+    CALL(launch(m, ALONE, k_siblings_830e2fd4, "l3.c1.3.sum", 524, 128, stream,
         v_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_2_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_2_sum, v_l3_b3, v_l3_c1_3_sum, v_l3_t1_3_joined,
         v_l3_c3_3_sum, v_l3_t1_3_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_row_be020488, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged,
-        v_l3_b4, v_l3_b2, v_l3_u_3));
+    CALL(launch(m, ALONE, k_row_cbb33834, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_b4,
+        v_l3_b2, v_l3_u_3));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_3,
         v_l3_c1_4_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_e768bf12, "l3.t1.4", 522, 64, stream,
+    CALL(launch(m, ALONE, k_siblings_f3f7315e, "l3.t1.4", 522, 64, stream,
         v_l3_c1_4_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_3_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_3_sum, v_l3_b3, v_l3_t1_4_joined,
         v_l3_t1_4_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_row_b0ae73f9, "l3.f.4.sum.terms", 261, 64, stream,
-        v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1,
-        v_l3_f_4_sum_terms));
-    CALL(launch(m, EARLY, k_product_0bb795b2, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+    CALL(launch(m, FIRST, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream, v_l3_c2_4_sum_merged,
+        v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1, v_l3_f_4_sum_terms));
+    CALL(launch(m, LAST, k_product_27fe3298, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
         v_g3_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_4d2de466, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, ALONE, k_siblings_f4d277f2, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
         v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1_joined, v_g3_l1_joined + 4116,
         v_l4_l1_joined, v_l4_l1_joined + 25088));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g3_l2_sum_merged, v_g3_l2_sum_weights, v_g3_l1_joined,
         v_g3_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_row_2e6264b0, "g3.s", 258, 256, stream, v_g3_l2_sum_merged,
+    CALL(launch(m, FIRST, k_row_196db79f, "g3.s", 258, 256, stream, v_g3_l2_sum_merged,
         v_g3_s_const, v_g3_s));
-    CALL(launch(m, EARLY, k_reduce_5ac9169e, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+    CALL(launch(m, LAST, k_reduce_9ab70714, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_row_773f4c16, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
+    CALL(launch(m, FIRST, k_row_7f5b7130, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
-    CALL(launch(m, EARLY, k_product_0bca8244, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+    CALL(launch(m, LAST, k_product_f73106e7, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_ad909469, "l4.c1.0.sum", 392, 64, stream,
-        v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
-        v_l4_t1_0_joined + 6272));
+    CALL(launch(m, ALONE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream, v_l4_c1_0_sum_merged,
+        v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum, v_l4_t1_0_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
         v_l4_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
+    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_0,
         v_l4_c1_1_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_68e28784, "l4.c1.1.sum", 392, 64, stream,
+    CALL(launch(m, ALONE, k_siblings_8b634053, "l4.c1.1.sum", 392, 64, stream,
         v_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_0_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_0_sum, v_l4_b3, v_l4_c1_1_sum, v_l4_t1_1_joined,
         v_l4_c3_1_sum, v_l4_t1_1_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
         v_l4_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
+    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_1));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_1,
         v_l4_c1_2_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_68e28784, "l4.c1.2.sum", 392, 64, stream,
+    CALL(launch(m, ALONE, k_siblings_8b634053, "l4.c1.2.sum", 392, 64, stream,
         v_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_1_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_1_sum, v_l4_b3, v_l4_c1_2_sum, v_l4_t1_2_joined,
         v_l4_c3_2_sum, v_l4_t1_2_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
         v_l4_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
+    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_2));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_2,
         v_l4_c1_3_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_68e28784, "l4.c1.3.sum", 392, 64, stream,
+    CALL(launch(m, ALONE, k_siblings_8b634053, "l4.c1.3.sum", 392, 64, stream,
         v_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_2_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_2_sum, v_l4_b3, v_l4_c1_3_sum, v_l4_t1_3_joined,
         v_l4_c3_3_sum, v_l4_t1_3_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
         v_l4_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_row_0222d1ff, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
+    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_3));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_3,
         v_l4_c1_4_sum_added_merged));
-    CALL(launch(m, ORDERED, k_siblings_fca7150e, "l4.t1.4", 196, 64, stream,
+    CALL(launch(m, ALONE, k_siblings_daaf51d4, "l4.t1.4", 196, 64, stream,
         v_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_3_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_3_sum, v_l4_b3, v_l4_t1_4_joined,
         v_l4_t1_4_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
         v_l4_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_row_e30a88a9, "l4.f.4.sum.terms", 98, 64, stream,
-        v_l4_c2_4_sum_merged, v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2,
-        v_l4_f_4_sum_terms));
+    CALL(launch(m, FIRST, k_row_7c6003a7, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
+        v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2, v_l4_f_4_sum_terms));
     return 0;
 }
 
 static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, EARLY, k_product_3db151bc, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
+    CALL(launch(m, LAST, k_product_776d70ee, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_5514a17a, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
+    CALL(launch(m, FIRST, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
-    CALL(launch(m, EARLY, k_reduce_3521be06, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
+    CALL(launch(m, MIDDLE, k_reduce_b762b141, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
         v_g4_r2_k, v_g4_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_0d13604f, "g4.s", 33, dim3(32, 8), stream, v_g4_l1, v_g4_l2_k,
+    CALL(launch(m, MIDDLE, k_reduce_9da26fb2, "g4.s", 33, dim3(32, 8), stream, v_g4_l1, v_g4_l2_k,
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
-    CALL(launch(m, EARLY, k_reduce_e0c9e71a, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
+    CALL(launch(m, MIDDLE, k_reduce_ee99005b, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
-    CALL(launch(m, EARLY, k_reduce_8c8cf48d, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
+    CALL(launch(m, MIDDLE, k_reduce_4457f56a, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
         v_g4_s, v_g4_b_b, v_g4));
-    CALL(launch(m, EARLY, k_reduce_b4a35d69, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g4,
-        v_g3_s, v_g3_b_b, v_s3));
-    CALL(launch(m, EARLY, k_reduce_5ac9169e, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
+    CALL(launch(m, MIDDLE, k_reduce_29b15f72, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
+        v_g4, v_g3_s, v_g3_b_b, v_s3));
+    CALL(launch(m, MIDDLE, k_reduce_9ab70714, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
         v_f3_a_c_b, v_f3_a));
-    CALL(launch(m, EARLY, k_reduce_82ba9708, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
-        v_f3_b_b, v_f3));
-    CALL(launch(m, EARLY, k_reduce_122f6acc, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
+    CALL(launch(m, MIDDLE, k_reduce_5a9554a0, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k,
+        v_s3, v_f3_b_b, v_f3));
+    CALL(launch(m, MIDDLE, k_reduce_8ecd72cb, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
         v_g2_b_b, v_s2));
-    CALL(launch(m, EARLY, k_reduce_43dcb857, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
+    CALL(launch(m, MIDDLE, k_reduce_178f9fad, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
         v_f2_a_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_434052ae, "f2.a", 258, 64, stream, v_f2_a_c_sum_part, v_f2_a_c_b,
-        v_f2_a));
-    CALL(launch(m, EARLY, k_reduce_43dcb857, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
+    CALL(launch(m, MIDDLE, k_reduce_4b9d903f, "f2.a", 258, 64, stream, v_f2_a_c_sum_part,
+        v_f2_a_c_b, v_f2_a));
+    CALL(launch(m, MIDDLE, k_reduce_178f9fad, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
         v_f2_b_sum_part));
-    CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
-        v_f2));
-    CALL(launch(m, EARLY, k_product_a0650679, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, MIDDLE, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2,
+        v_f2_b_b, v_f2));
+    CALL(launch(m, LAST, k_product_cea123a5, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
@@ -5467,18 +5503,18 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
     // as f1
     CALL(conv_run(m, CONV_f0, v_f0_a, v_f0_b_k, v_f0_b_b, v_f1, v_f0, v_workspace));
-    CALL(launch(m, ORDERED, k_map_7d969ee0, "u0", 1029, 256, stream, v_f0, v_u0));
+    CALL(launch(m, ALONE, k_map_b44c9649, "u0", 1029, 256, stream, v_f0, v_u0));
     // by summation splitting (r0,r1 inside), variable substitution
     // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
     //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
     CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
         v_e0_a_c_sum_part, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_7ed91114, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
+    CALL(launch(m, ALONE, k_reduce_d0afa7fc, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
         v_e0_a_c_b, v_e0_a));
     // as e0.a.c.sum.part
     CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
         v_e0_b_sum_part, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_3319051c, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
+    CALL(launch(m, ALONE, k_reduce_e08b6c5a, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
         v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
@@ -5557,10 +5593,12 @@ static int record(gcn *m, const void *const *in, void *const *out, cudaStream_t 
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

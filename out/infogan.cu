@@ -11,11 +11,11 @@
 // plan      5 steps, 15.2 us estimated; 21.9 us without derivation
 // libraries none
 // by        one-point rule by phases 4
-//     2.5 us est. r1               k_reduce_83d2a1fd
-//     3.7 us est. r2.split         k_reduce_b87968d7, in 4 parts
-//     3.6 us est. r3.split         k_product_1fa2c142, in 16 parts
-//     3.3 us est. r4.split         k_product_cca1b866, in 8 parts
-//     2.1 us est. y.split          k_reduce_d3a44828
+//     2.5 us est. r1               k_reduce_c6cd0ceb
+//     3.7 us est. r2.split         k_reduce_5bf1eb23, in 4 parts
+//     3.6 us est. r3.split         k_product_d43a85d2, in 16 parts
+//     3.3 us est. r4.split         k_product_1d63778f, in 8 parts
+//     2.1 us est. y.split          k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -68,8 +68,10 @@ typedef struct infogan_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int infogan_create(infogan **m, const void *weights, size_t bytes, const infogan_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int infogan_run(infogan *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int infogan_capture(infogan *m, const void *const *in, void *const *out);
@@ -113,11 +115,14 @@ const infogan_info *infogan_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -426,7 +431,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -436,7 +441,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -526,8 +531,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -541,11 +547,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     pad z 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
 // p0: z, p1: k1
-static __global__ void __launch_bounds__(32) k_reduce_83d2a1fd(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_c6cd0ceb(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1792u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -572,19 +578,21 @@ static __global__ void __launch_bounds__(32) k_reduce_83d2a1fd(const float *p0,
 //     c2.taps[i0,i1,i2,r0,r1_,r2] where i3 in 0:2, i4 in 0:2, pad r1 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
 // p0: r1, p1: c2.taps
-static __global__ void __launch_bounds__(256) k_reduce_b87968d7(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+static __global__ void __launch_bounds__(256) k_reduce_5bf1eb23(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x / 4u * 32u + threadIdx.x;
     const unsigned id = column < 4096u ? column : 4096u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 2u);
     const int i0 = (int)(id / 4u % 2u);
     const int i3 = (int)(id / 8u % 2u);
     const int i2 = (int)(id / 16u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 448u; k += 32u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -632,8 +640,8 @@ static __global__ void __launch_bounds__(256) k_reduce_b87968d7(const float *p0,
 //     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:4, i4 in 0:4, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_1fa2c142(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+static __global__ void __launch_bounds__(256, 1) k_product_d43a85d2(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 16u % 2u * 64u, m0 = 0u;
@@ -658,7 +666,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_1fa2c142(const float 
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 16, from = part * 64u;
     tile.multiply<false, false, 2>(from, min(from + 64u, 1024u), turning<64, 1024, 256>(a),
-        moving<2048, 32768>(b), acc);
+        moving<2048, 32768>(b), next_early, acc);
     leave_part<16, 1>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 16, 16)) return;
     add_parts<16, 1>(acc, parts);
@@ -680,8 +688,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_1fa2c142(const float 
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_cca1b866(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+static __global__ void __launch_bounds__(256, 1) k_product_1d63778f(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id / 8u % 4u * 16u;
@@ -706,7 +714,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_cca1b866(const float 
     };
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 8, from = part * 64u;
-    tile.multiply<true, false, 2>(from, min(from + 64u, 512u), a, moving<1024, 16384>(b), acc);
+    tile.multiply<true, false, 2>(from, min(from + 64u, 512u), a, moving<1024, 16384>(b),
+        next_early, acc);
     leave_part<8, 1>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
     add_parts<8, 1>(acc, parts);
@@ -728,11 +737,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_cca1b866(const float 
 //     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:16, i4 in 0:16, pad r4 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
 // p0: r4, p1: c5.taps
-static __global__ void __launch_bounds__(32) k_reduce_d3a44828(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_742f47a5(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 3072u) return;
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 16u);
@@ -799,8 +808,6 @@ static void stepped(infogan *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -809,11 +816,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -823,13 +835,12 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -840,23 +851,22 @@ static int prepare_weights(infogan *m, cudaStream_t stream) {
     // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
     //     0:2, i5 in 0:2
     // c2.taps stored as [i3,i4,i5,i2,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.taps", 7168, 256, stream, v_k2, v_c2_taps,
-        relay{6, 15, {2, 2, 256, 448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048,
-        1024}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c2.taps", 7168, 256, stream, relay{6, 15, {2, 2, 256,
+        448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048, 1024}}, v_k2, v_c2_taps));
     // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
     //     0:2, i3 in 0:2, i4 in 0:2
     // c3.phases.lines stored as [i3,i4,i5,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.phases.lines", 2048, 256, stream, v_k3,
-        v_c3_phases_lines, relay{6, 15, {2, 2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256,
-        128, 1, 262144, 131072, 512}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
+        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256, 128, 1, 262144, 131072, 512}}, v_k3,
+        v_c3_phases_lines));
     // as c3.phases.lines
     // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
-        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64,
-        1, 65536, 32768, 256}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
+        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64, 1, 65536, 32768, 256}}, v_k4,
+        v_c4_phases_lines));
     // as c2.taps
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
-        15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
+        2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
 }
 
@@ -883,7 +893,7 @@ static int check_device(infogan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -973,18 +983,18 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_83d2a1fd, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
+    CALL(launch(m, FIRST, k_reduce_c6cd0ceb, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_b87968d7, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
+    CALL(launch(m, MIDDLE, k_reduce_5bf1eb23, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
         v_r2, (float4 *)v_workspace, v_arrived + 0));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, EARLY, k_product_1fa2c142, "r3.split", 128, 256, stream, v_r2, v_c3_phases_lines,
-        v_r3, (float4 *)v_workspace, v_arrived + 4096));
+    CALL(launch(m, MIDDLE, k_product_d43a85d2, "r3.split", 128, 256, stream, v_r2,
+        v_c3_phases_lines, v_r3, (float4 *)v_workspace, v_arrived + 4096));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, EARLY, k_product_cca1b866, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
-        v_r4, (float4 *)v_workspace, v_arrived + 4104));
+    CALL(launch(m, MIDDLE, k_product_1d63778f, "r4.split", 128, 256, stream, v_r3,
+        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 4104));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_d3a44828, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
+    CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;
 }
 
@@ -1050,10 +1060,12 @@ static int record(infogan *m, const void *const *in, void *const *out, cudaStrea
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,11 +11,11 @@
 // plan      5 steps, 2011.9 us estimated; 2460.6 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 15.2 us more
 // by        merging 1, online softmax 1
-//   125.8 us est. v                k_product_33d45156
+//   125.8 us est. v                k_product_eac31616
 //   221.7 us est. q.merged         cuBLAS sgemm 10000 x 1024 x 512
-//  1413.6 us est. o                k_attention_b8df7d94
+//  1413.6 us est. o                k_attention_b1724693
 //   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
-//   124.6 us est. y                k_product_c4c0d166
+//   124.6 us est. y                k_product_9e303009
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -71,8 +71,10 @@ typedef struct longformer_info {
 int longformer_create(longformer **m, const void *weights, size_t bytes,
     const longformer_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int longformer_run(longformer *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int longformer_capture(longformer *m, const void *const *in, void *const *out);
@@ -149,11 +151,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -431,7 +436,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -441,7 +446,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -493,10 +498,10 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
 // by merging: laid side by side
 // q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
 // p0: wk, p1: wq
-static __global__ void __launch_bounds__(256) k_map_b828d70a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_a6e2a3b6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 131072u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -510,8 +515,8 @@ static __global__ void __launch_bounds__(256) k_map_b828d70a(const float *__rest
 
 // v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
 // p0: x, p1: wv
-static __global__ void __launch_bounds__(256, 2) k_product_33d45156(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_eac31616(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 128u, m0 = id / 4u % 157u * 64u;
@@ -526,7 +531,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_33d45156(const float 
         return fetch<float4>(&p1[i3 * 512 + r0]);
     };
     float acc[4][8] = {};
-    tile.multiply<true, true, 2>(0u, 512u, moving<4, 131072>(a), moving<4, 131072>(b), acc);
+    tile.multiply<true, true, 2>(0u, 512u, moving<4, 131072>(a), moving<4, 131072>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -554,8 +560,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_33d45156(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_b8df7d94(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_b1724693(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -566,7 +572,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_b8df7d94(const floa
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     const int m0 = (int)(id % 45u) * 56;
     const int base = 4 * m0 + (int)(id / 45u % 4u);  // first row; the others stand 4 apart
     const int i1 = (int)(id / 180u % 8u);
@@ -733,8 +739,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_b8df7d94(const floa
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: b2, p3: x
-static __global__ void __launch_bounds__(256, 2) k_product_c4c0d166(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_9e303009(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 128u, m0 = id / 4u % 157u * 64u;
@@ -749,7 +755,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_c4c0d166(const float 
         return fetch<float4>(&p1[r0 * 512 + i2]);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b), acc);
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -806,6 +813,14 @@ static int fail(longformer *m, int code, const char *where, const char *why) {
 
 static void stepped(longformer *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -888,6 +903,12 @@ static int matmul_describe(longformer *m, matmul_call *c, const matmul_size *s) 
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
     int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                           s->lda, s->batch, s->sa);
     if (!r)
@@ -1007,29 +1028,23 @@ static int libraries_on(longformer *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(longformer *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = false;
     (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_b828d70a, "q.weights", 512, 256, stream, v_wk, v_wq,
-        v_q_weights));
+    CALL(launch(m, ALONE, k_map_a6e2a3b6, "q.weights", 512, 256, stream, v_wk, v_wq, v_q_weights));
     return 0;
 }
 
@@ -1056,7 +1071,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_b828d70a);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_a6e2a3b6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1156,16 +1171,16 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_33d45156, "v", 628, 256, stream, v_x, v_wv, v_v));
+    CALL(launch(m, ALONE, k_product_eac31616, "v", 628, 256, stream, v_x, v_wv, v_v));
     // by merging: shared input
     // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
     CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_b8df7d94, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
+    CALL(launch(m, ALONE, k_attention_b1724693, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
-    CALL(launch(m, ORDERED, k_product_c4c0d166, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
+    CALL(launch(m, ALONE, k_product_9e303009, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
     return 0;
 }
 
@@ -1229,10 +1244,12 @@ static int record(longformer *m, const void *const *in, void *const *out, cudaSt
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,10 +11,10 @@
 // plan      4 steps, 81.6 us estimated; 91.2 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        merging 1, online softmax 1
-//    38.3 us est. v.merged         k_product_f86e3765
-//    14.4 us est. o                k_attention_2bee5128
+//    38.3 us est. v.merged         k_product_7716bbe9
+//    14.4 us est. o                k_attention_e51e8572
 //    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
-//    14.7 us est. y                k_product_65f6a60c
+//    14.7 us est. y                k_product_2ab83a30
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -69,8 +69,10 @@ typedef struct longformer_short_info {
 int longformer_short_create(longformer_short **m, const void *weights, size_t bytes,
     const longformer_short_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int longformer_short_run(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
@@ -146,11 +148,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -428,7 +433,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -438,7 +443,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -491,10 +496,11 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
 // v.weights[i0,i1,i2,i3] = wq[64*i1+i2,i3] * [i0 == 1] + wv[64*i1+i2,i3] * [i0 == 0] +
 //     wk[64*i1+i2,i3] * [i0 == 2] where i0 in 0:3, i1 in 0:8, i2 in 0:64
 // p0: wv, p1: wq, p2: wk
-static __global__ void __launch_bounds__(256) k_map_1bc9ecf9(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_031d0edd(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 786432u) return;
     const int i2 = (int)(id % 512u);
     const int i0 = (int)(id / 512u % 3u);
@@ -508,8 +514,8 @@ static __global__ void __launch_bounds__(256) k_map_1bc9ecf9(const float *__rest
 // by merging: batched
 // v.merged[i0,0,i2,i3,i4] = sum(r0) x[0,i3,r0] * v.weights[i0,i2,i4,r0]
 // p0: x, p1: v.weights
-static __global__ void __launch_bounds__(256, 2) k_product_f86e3765(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_7716bbe9(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 8u * 192u, m0 = id / 8u % 16u * 64u;
@@ -524,7 +530,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_f86e3765(const float 
         return fetch<float4>(&p1[r0 * 1536 + i4]);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<6144, 256>(b), acc);
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<6144, 256>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -549,8 +556,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_f86e3765(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_2bee5128(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_e51e8572(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -561,7 +568,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_2bee5128(const floa
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     const int m0 = (int)(id % 4u) * 64;
     const int base = 4 * m0 + (int)(id / 4u % 4u);  // first row; the others stand 4 apart
     const int i1 = (int)(id / 16u % 8u);
@@ -719,8 +726,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_2bee5128(const floa
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
-static __global__ void __launch_bounds__(256, 2) k_product_65f6a60c(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_2ab83a30(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 16u * 64u;
@@ -735,7 +742,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_65f6a60c(const float 
         return fetch<float4>(&p1[r0 * 512 + i2]);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), acc);
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -793,6 +801,14 @@ static void stepped(longformer_short *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -843,6 +859,12 @@ static int matmul_describe(longformer_short *m, matmul_call *c, const matmul_siz
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
     int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                           s->lda, s->batch, s->sa);
     if (!r)
@@ -954,21 +976,16 @@ static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(longformer_short *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -978,13 +995,12 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -992,7 +1008,7 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
     // v.weights stored as [i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_map_1bc9ecf9, "v.weights", 3072, 256, stream, v_wv, v_wq, v_wk,
+    CALL(launch(m, ALONE, k_map_031d0edd, "v.weights", 3072, 256, stream, v_wv, v_wq, v_wk,
         v_v_weights));
     return 0;
 }
@@ -1020,7 +1036,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_1bc9ecf9);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_031d0edd);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1130,14 +1146,14 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_f86e3765, "v.merged", 128, 256, stream, v_x, v_v_weights,
+    CALL(launch(m, FIRST, k_product_7716bbe9, "v.merged", 128, 256, stream, v_x, v_v_weights,
         v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_2bee5128, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, LAST, k_attention_e51e8572, "o", 128, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
-    CALL(launch(m, ORDERED, k_product_65f6a60c, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
+    CALL(launch(m, ALONE, k_product_2ab83a30, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
 
@@ -1207,10 +1223,12 @@ static int record(longformer_short *m, const void *const *in, void *const *out,
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

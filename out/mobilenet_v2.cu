@@ -10,60 +10,60 @@
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
 // plan      54 steps, 131.5 us estimated; nothing derived is cheaper
 // libraries cuDNN (415 MB) 16 steps, without it up to 0.7 us more
-//     2.6 us est. stem             k_product_476ec251
-//     1.9 us est. b1.d             k_reduce_6f500e4a
+//     2.6 us est. stem             k_product_510e0830
+//     1.9 us est. b1.d             k_reduce_c607a992
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.5 us est. b2.h.e           k_product_4918d5bc
-//     2.4 us est. b2.h.d           k_reduce_4d680877
+//     2.5 us est. b2.h.e           k_product_b9b17939
+//     2.4 us est. b2.h.d           k_reduce_59778be1
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_b7a2bc1a
-//     1.9 us est. b2.b.0.d         k_reduce_33baea7f
+//     2.5 us est. b2.b.0.e         k_product_e49803e1
+//     1.9 us est. b2.b.0.d         k_reduce_31b8706f
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_b7a2bc1a
-//     1.7 us est. b3.h.d           k_reduce_0f8f889f
+//     2.5 us est. b3.h.e           k_product_e49803e1
+//     1.7 us est. b3.h.d           k_reduce_e6db6df4
 //     3.1 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
-//     1.9 us est. b3.b.0.e         k_product_fd7f708d
-//     1.5 us est. b3.b.0.d         k_reduce_fa44b9c0
+//     1.9 us est. b3.b.0.e         k_product_0d706514
+//     1.5 us est. b3.b.0.d         k_reduce_c1b6c6cb
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_fd7f708d
-//     1.5 us est. b3.b.1.d         k_reduce_fa44b9c0
+//     1.9 us est. b3.b.1.e         k_product_0d706514
+//     1.5 us est. b3.b.1.d         k_reduce_c1b6c6cb
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_fd7f708d
-//     1.4 us est. b4.h.d           k_reduce_6fd598a5
-//     3.0 us est. b4.h             k_reduce_c80e68f0
-//     2.0 us est. b4.b.0.e         k_product_b3af6f7c
-//     1.4 us est. b4.b.0.d         k_reduce_d1d2bbab
+//     1.9 us est. b4.h.e           k_product_0d706514
+//     1.4 us est. b4.h.d           k_reduce_0994697e
+//     3.0 us est. b4.h             k_reduce_f21df1de
+//     2.0 us est. b4.b.0.e         k_product_23eca22a
+//     1.4 us est. b4.b.0.d         k_reduce_f2227e32
 //     3.2 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b4.b.1.e         k_product_b3af6f7c
-//     1.4 us est. b4.b.1.d         k_reduce_d1d2bbab
+//     2.0 us est. b4.b.1.e         k_product_23eca22a
+//     1.4 us est. b4.b.1.d         k_reduce_f2227e32
 //     3.2 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b4.b.2.e         k_product_b3af6f7c
-//     1.4 us est. b4.b.2.d         k_reduce_d1d2bbab
+//     2.0 us est. b4.b.2.e         k_product_23eca22a
+//     1.4 us est. b4.b.2.d         k_reduce_f2227e32
 //     3.2 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b5.h.e           k_product_b3af6f7c
-//     1.4 us est. b5.h.d           k_reduce_d1d2bbab
+//     2.0 us est. b5.h.e           k_product_23eca22a
+//     1.4 us est. b5.h.d           k_reduce_f2227e32
 //     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_76dfc2b7
-//     1.5 us est. b5.b.0.d         k_reduce_2e189ab1
+//     2.5 us est. b5.b.0.e         k_product_228fcbea
+//     1.5 us est. b5.b.0.d         k_reduce_97d5520d
 //     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_76dfc2b7
-//     1.5 us est. b5.b.1.d         k_reduce_2e189ab1
+//     2.5 us est. b5.b.1.e         k_product_228fcbea
+//     1.5 us est. b5.b.1.d         k_reduce_97d5520d
 //     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_76dfc2b7
-//     1.4 us est. b6.h.d           k_reduce_56b3fb8d
+//     2.5 us est. b6.h.e           k_product_228fcbea
+//     1.4 us est. b6.h.d           k_reduce_5c115efb
 //     3.5 us est. b6.h             cuDNN conv 1x1, 576 to 160 + bias
-//     3.1 us est. b6.b.0.e         k_product_898173e0
-//     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
+//     3.1 us est. b6.b.0.e         k_product_6579e28a
+//     1.4 us est. b6.b.0.d         k_reduce_429ae368
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b6.b.1.e         k_product_898173e0
-//     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
+//     3.1 us est. b6.b.1.e         k_product_6579e28a
+//     1.4 us est. b6.b.1.d         k_reduce_429ae368
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b7.e             k_product_898173e0
-//     1.4 us est. b7.d             k_reduce_a2ee086c
+//     3.1 us est. b7.e             k_product_6579e28a
+//     1.4 us est. b7.d             k_reduce_429ae368
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     4.4 us est. head             k_product_2647452f
-//     1.6 us est. f                k_reduce_efab682a
-//     2.5 us est. y                k_reduce_e72b9544
+//     4.4 us est. head             k_product_237887f5
+//     1.6 us est. f                k_reduce_42cb2011
+//     2.5 us est. y                k_reduce_1b6f6a95
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -118,8 +118,10 @@ typedef struct mobilenet_v2_info {
 int mobilenet_v2_create(mobilenet_v2 **m, const void *weights, size_t bytes,
     const mobilenet_v2_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int mobilenet_v2_run(mobilenet_v2 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *out);
@@ -676,11 +678,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -996,7 +1001,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -1006,7 +1011,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -1042,10 +1047,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.n.s[i0] = stem.n.scale[i0] * rsqrt(stem.n.var[i0] + 1e-05)
 // p0: stem.n.var, p1: stem.n.scale
-static __global__ void __launch_bounds__(64) k_map_862c6648(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_2551c2a3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1057,10 +1062,10 @@ static __global__ void __launch_bounds__(64) k_map_862c6648(const float *__restr
 
 // stem.n.c.scaled[i0,i1,i2,i3] = stem.n.s[i0] * stem.n.k[i0,i1,i2,i3]
 // p0: stem.n.k, p1: stem.n.s
-static __global__ void __launch_bounds__(64) k_map_e2109c29(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_617d9623(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 864u) return;
     const int i0 = (int)(id % 32u);
     const int i3 = (int)(id / 32u);
@@ -1069,10 +1074,11 @@ static __global__ void __launch_bounds__(64) k_map_e2109c29(const float *__restr
 
 // stem.n.t[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0]
 // p0: stem.n.bias, p1: stem.n.mean, p2: stem.n.s
-static __global__ void __launch_bounds__(64) k_map_c930e79b(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_975fe5d4(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1084,10 +1090,10 @@ static __global__ void __launch_bounds__(64) k_map_c930e79b(const float *__restr
 
 // b1.d.n.c.scaled[i0,i1,i2] = b1.d.n.s[i0] * b1.d.n.k[i0,0,i1,i2]
 // p0: b1.d.n.k, p1: b1.d.n.s
-static __global__ void __launch_bounds__(64) k_map_c58c82f0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_7ab253f9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 288u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1096,10 +1102,10 @@ static __global__ void __launch_bounds__(64) k_map_c58c82f0(const float *__restr
 
 // b1.s[i0] = b1.scale[i0] * rsqrt(b1.var[i0] + 1e-05)
 // p0: b1.scale, p1: b1.var
-static __global__ void __launch_bounds__(64) k_map_7612a077(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_19026c1a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1111,10 +1117,10 @@ static __global__ void __launch_bounds__(64) k_map_7612a077(const float *__restr
 
 // b1.c.scaled[i0,i1] = b1.s[i0] * b1.k[i0,i1,0,0]
 // p0: b1.k, p1: b1.s
-static __global__ void __launch_bounds__(64) k_map_22f6f14a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_ab8237f9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i1 = (int)(id % 8u) * 4;
     const int i0 = (int)(id / 8u);
@@ -1126,10 +1132,11 @@ static __global__ void __launch_bounds__(64) k_map_22f6f14a(const float *__restr
 
 // b1.t[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0]
 // p0: b1.bias, p1: b1.mean, p2: b1.s
-static __global__ void __launch_bounds__(64) k_map_34f8fcb8(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_5e9da282(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1141,10 +1148,10 @@ static __global__ void __launch_bounds__(64) k_map_34f8fcb8(const float *__restr
 
 // b2.h.e.n.s[i0] = b2.h.e.n.scale[i0] * rsqrt(b2.h.e.n.var[i0] + 1e-05)
 // p0: b2.h.e.n.var, p1: b2.h.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_e9cb2f72(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_183a258a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 24u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1156,10 +1163,10 @@ static __global__ void __launch_bounds__(64) k_map_e9cb2f72(const float *__restr
 
 // b2.h.e.n.c.scaled[i0,i1] = b2.h.e.n.s[i0] * b2.h.e.n.k[i0,i1,0,0]
 // p0: b2.h.e.n.k, p1: b2.h.e.n.s
-static __global__ void __launch_bounds__(64) k_map_39dad79c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_6dff1ced(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 384u) return;
     const int i1 = (int)(id % 4u) * 4;
     const int i0 = (int)(id / 4u);
@@ -1171,10 +1178,11 @@ static __global__ void __launch_bounds__(64) k_map_39dad79c(const float *__restr
 
 // b2.h.e.n.t[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0]
 // p0: b2.h.e.n.bias, p1: b2.h.e.n.mean, p2: b2.h.e.n.s
-static __global__ void __launch_bounds__(64) k_map_ef8af00c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_6fdcc291(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 24u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1186,10 +1194,10 @@ static __global__ void __launch_bounds__(64) k_map_ef8af00c(const float *__restr
 
 // b2.h.d.n.c.scaled[i0,i1,i2] = b2.h.d.n.s[i0] * b2.h.d.n.k[i0,0,i1,i2]
 // p0: b2.h.d.n.k, p1: b2.h.d.n.s
-static __global__ void __launch_bounds__(64) k_map_996b88c5(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_ed4a4613(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 864u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1198,10 +1206,10 @@ static __global__ void __launch_bounds__(64) k_map_996b88c5(const float *__restr
 
 // b2.h.s[i0] = b2.h.scale[i0] * rsqrt(b2.h.var[i0] + 1e-05)
 // p0: b2.h.scale, p1: b2.h.var
-static __global__ void __launch_bounds__(64) k_map_2715ed25(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_897b0427(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1213,10 +1221,10 @@ static __global__ void __launch_bounds__(64) k_map_2715ed25(const float *__restr
 
 // b2.h.c.scaled[i0,i1] = b2.h.s[i0] * b2.h.k[i0,i1,0,0]
 // p0: b2.h.k, p1: b2.h.s
-static __global__ void __launch_bounds__(64) k_map_31965d4d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_977b1bc6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 576u) return;
     const int i1 = (int)(id % 24u) * 4;
     const int i0 = (int)(id / 24u);
@@ -1228,10 +1236,11 @@ static __global__ void __launch_bounds__(64) k_map_31965d4d(const float *__restr
 
 // b2.h.t[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0]
 // p0: b2.h.bias, p1: b2.h.mean, p2: b2.h.s
-static __global__ void __launch_bounds__(64) k_map_0296c6d7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_64775b55(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1243,10 +1252,10 @@ static __global__ void __launch_bounds__(64) k_map_0296c6d7(const float *__restr
 
 // b2.b.0.e.n.s[i0] = b2.b.0.e.n.scale[i0] * rsqrt(b2.b.0.e.n.var[i0] + 1e-05)
 // p0: b2.b.0.e.n.var, p1: b2.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_9af34fcb(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_d5226add(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 36u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1258,10 +1267,10 @@ static __global__ void __launch_bounds__(64) k_map_9af34fcb(const float *__restr
 
 // b2.b.0.e.n.c.scaled[i0,i1] = b2.b.0.e.n.s[i0] * b2.b.0.e.n.k[i0,i1,0,0]
 // p0: b2.b.0.e.n.k, p1: b2.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_fa4b165f(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_f732fd84(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 864u) return;
     const int i1 = (int)(id % 6u) * 4;
     const int i0 = (int)(id / 6u);
@@ -1273,10 +1282,11 @@ static __global__ void __launch_bounds__(64) k_map_fa4b165f(const float *__restr
 
 // b2.b.0.e.n.t[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0]
 // p0: b2.b.0.e.n.bias, p1: b2.b.0.e.n.mean, p2: b2.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_b3471306(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_e107bccf(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 36u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1288,10 +1298,10 @@ static __global__ void __launch_bounds__(64) k_map_b3471306(const float *__restr
 
 // b2.b.0.d.n.c.scaled[i0,i1,i2] = b2.b.0.d.n.s[i0] * b2.b.0.d.n.k[i0,0,i1,i2]
 // p0: b2.b.0.d.n.k, p1: b2.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_1cee6745(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_a4ad6732(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1296u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1300,10 +1310,10 @@ static __global__ void __launch_bounds__(64) k_map_1cee6745(const float *__restr
 
 // b2.b.0.c.scaled[i0,i1] = b2.b.0.s[i0] * b2.b.0.k[i0,i1,0,0]
 // p0: b2.b.0.k, p1: b2.b.0.s
-static __global__ void __launch_bounds__(64) k_map_45030c14(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_39445e87(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 864u) return;
     const int i1 = (int)(id % 36u) * 4;
     const int i0 = (int)(id / 36u);
@@ -1315,10 +1325,10 @@ static __global__ void __launch_bounds__(64) k_map_45030c14(const float *__restr
 
 // b3.h.c.scaled[i0,i1] = b3.h.s[i0] * b3.h.k[i0,i1,0,0]
 // p0: b3.h.k, p1: b3.h.s
-static __global__ void __launch_bounds__(64) k_map_dfce8ea1(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_322d1727(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1152u) return;
     const int i1 = (int)(id % 36u) * 4;
     const int i0 = (int)(id / 36u);
@@ -1330,10 +1340,10 @@ static __global__ void __launch_bounds__(64) k_map_dfce8ea1(const float *__restr
 
 // b3.b.0.e.n.s[i0] = b3.b.0.e.n.scale[i0] * rsqrt(b3.b.0.e.n.var[i0] + 1e-05)
 // p0: b3.b.0.e.n.scale, p1: b3.b.0.e.n.var
-static __global__ void __launch_bounds__(64) k_map_fadc66d2(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_3776b7a6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 48u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1345,10 +1355,10 @@ static __global__ void __launch_bounds__(64) k_map_fadc66d2(const float *__restr
 
 // b3.b.0.e.n.c.scaled[i0,i1] = b3.b.0.e.n.s[i0] * b3.b.0.e.n.k[i0,i1,0,0]
 // p0: b3.b.0.e.n.k, p1: b3.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_59d42c32(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_d88813c0(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1536u) return;
     const int i1 = (int)(id % 8u) * 4;
     const int i0 = (int)(id / 8u);
@@ -1360,10 +1370,11 @@ static __global__ void __launch_bounds__(64) k_map_59d42c32(const float *__restr
 
 // b3.b.0.e.n.t[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0]
 // p0: b3.b.0.e.n.bias, p1: b3.b.0.e.n.mean, p2: b3.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_49652f1b(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_7bf616ab(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 48u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1375,10 +1386,10 @@ static __global__ void __launch_bounds__(64) k_map_49652f1b(const float *__restr
 
 // b3.b.0.d.n.c.scaled[i0,i1,i2] = b3.b.0.d.n.s[i0] * b3.b.0.d.n.k[i0,0,i1,i2]
 // p0: b3.b.0.d.n.k, p1: b3.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_404e4416(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_993f9ede(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1728u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1387,10 +1398,10 @@ static __global__ void __launch_bounds__(64) k_map_404e4416(const float *__restr
 
 // b3.b.0.c.scaled[i0,i1] = b3.b.0.s[i0] * b3.b.0.k[i0,i1,0,0]
 // p0: b3.b.0.k, p1: b3.b.0.s
-static __global__ void __launch_bounds__(64) k_map_8e37d297(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_e7c2c9b3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1536u) return;
     const int i1 = (int)(id % 48u) * 4;
     const int i0 = (int)(id / 48u);
@@ -1402,10 +1413,10 @@ static __global__ void __launch_bounds__(64) k_map_8e37d297(const float *__restr
 
 // b4.h.s[i0] = b4.h.scale[i0] * rsqrt(b4.h.var[i0] + 1e-05)
 // p0: b4.h.var, p1: b4.h.scale
-static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1417,10 +1428,10 @@ static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restr
 
 // b4.h.c.scaled[i0,i1] = b4.h.s[i0] * b4.h.k[i0,i1,0,0]
 // p0: b4.h.k, p1: b4.h.s
-static __global__ void __launch_bounds__(64) k_map_00283bac(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_1be25683(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 3072u) return;
     const int i1 = (int)(id % 48u) * 4;
     const int i0 = (int)(id / 48u);
@@ -1432,10 +1443,11 @@ static __global__ void __launch_bounds__(64) k_map_00283bac(const float *__restr
 
 // b4.h.t[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0]
 // p0: b4.h.bias, p1: b4.h.mean, p2: b4.h.s
-static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1447,10 +1459,10 @@ static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restr
 
 // b4.b.0.e.n.s[i0] = b4.b.0.e.n.scale[i0] * rsqrt(b4.b.0.e.n.var[i0] + 1e-05)
 // p0: b4.b.0.e.n.var, p1: b4.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_cedec943(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_dfc833e6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 96u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1462,10 +1474,10 @@ static __global__ void __launch_bounds__(64) k_map_cedec943(const float *__restr
 
 // b4.b.0.e.n.c.scaled[i0,i1] = b4.b.0.e.n.s[i0] * b4.b.0.e.n.k[i0,i1,0,0]
 // p0: b4.b.0.e.n.k, p1: b4.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_0592f7b6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_95e58006(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6144u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -1477,10 +1489,11 @@ static __global__ void __launch_bounds__(64) k_map_0592f7b6(const float *__restr
 
 // b4.b.0.e.n.t[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0]
 // p0: b4.b.0.e.n.bias, p1: b4.b.0.e.n.mean, p2: b4.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_337bfa78(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_8a43b347(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 96u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1492,10 +1505,10 @@ static __global__ void __launch_bounds__(64) k_map_337bfa78(const float *__restr
 
 // b4.b.0.d.n.c.scaled[i0,i1,i2] = b4.b.0.d.n.s[i0] * b4.b.0.d.n.k[i0,0,i1,i2]
 // p0: b4.b.0.d.n.k, p1: b4.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_d6d34644(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_57bc5d27(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 3456u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1504,10 +1517,10 @@ static __global__ void __launch_bounds__(64) k_map_d6d34644(const float *__restr
 
 // b4.b.0.c.scaled[i0,i1] = b4.b.0.s[i0] * b4.b.0.k[i0,i1,0,0]
 // p0: b4.b.0.k, p1: b4.b.0.s
-static __global__ void __launch_bounds__(64) k_map_f0b11a8c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_406e9e2f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6144u) return;
     const int i1 = (int)(id % 96u) * 4;
     const int i0 = (int)(id / 96u);
@@ -1519,10 +1532,10 @@ static __global__ void __launch_bounds__(64) k_map_f0b11a8c(const float *__restr
 
 // b5.h.c.scaled[i0,i1] = b5.h.s[i0] * b5.h.k[i0,i1,0,0]
 // p0: b5.h.k, p1: b5.h.s
-static __global__ void __launch_bounds__(64) k_map_1459ee68(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_7005364a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 9216u) return;
     const int i1 = (int)(id % 96u) * 4;
     const int i0 = (int)(id / 96u);
@@ -1534,10 +1547,10 @@ static __global__ void __launch_bounds__(64) k_map_1459ee68(const float *__restr
 
 // b5.b.0.e.n.s[i0] = b5.b.0.e.n.scale[i0] * rsqrt(b5.b.0.e.n.var[i0] + 1e-05)
 // p0: b5.b.0.e.n.scale, p1: b5.b.0.e.n.var
-static __global__ void __launch_bounds__(64) k_map_667e11dd(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_55edf42f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 144u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1549,10 +1562,10 @@ static __global__ void __launch_bounds__(64) k_map_667e11dd(const float *__restr
 
 // b5.b.0.e.n.c.scaled[i0,i1] = b5.b.0.e.n.s[i0] * b5.b.0.e.n.k[i0,i1,0,0]
 // p0: b5.b.0.e.n.k, p1: b5.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_d998e982(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_211350ce(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 13824u) return;
     const int i1 = (int)(id % 24u) * 4;
     const int i0 = (int)(id / 24u);
@@ -1564,10 +1577,11 @@ static __global__ void __launch_bounds__(64) k_map_d998e982(const float *__restr
 
 // b5.b.0.e.n.t[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0]
 // p0: b5.b.0.e.n.bias, p1: b5.b.0.e.n.mean, p2: b5.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_5dd9230d(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_0797b200(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 144u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1579,10 +1593,10 @@ static __global__ void __launch_bounds__(64) k_map_5dd9230d(const float *__restr
 
 // b5.b.0.d.n.c.scaled[i0,i1,i2] = b5.b.0.d.n.s[i0] * b5.b.0.d.n.k[i0,0,i1,i2]
 // p0: b5.b.0.d.n.k, p1: b5.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_1aabae42(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_ee1df820(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 5184u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1591,10 +1605,10 @@ static __global__ void __launch_bounds__(64) k_map_1aabae42(const float *__restr
 
 // b5.b.0.c.scaled[i0,i1] = b5.b.0.s[i0] * b5.b.0.k[i0,i1,0,0]
 // p0: b5.b.0.k, p1: b5.b.0.s
-static __global__ void __launch_bounds__(64) k_map_1fb183a0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_623da7e2(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 13824u) return;
     const int i1 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -1606,10 +1620,10 @@ static __global__ void __launch_bounds__(64) k_map_1fb183a0(const float *__restr
 
 // b6.h.s[i0] = b6.h.scale[i0] * rsqrt(b6.h.var[i0] + 1e-05)
 // p0: b6.h.scale, p1: b6.h.var
-static __global__ void __launch_bounds__(64) k_map_8d7cbbbe(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_7bb5d60e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 40u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1621,10 +1635,10 @@ static __global__ void __launch_bounds__(64) k_map_8d7cbbbe(const float *__restr
 
 // b6.h.c.scaled[i0,i1] = b6.h.s[i0] * b6.h.k[i0,i1,0,0]
 // p0: b6.h.k, p1: b6.h.s
-static __global__ void __launch_bounds__(64) k_map_bb6e13ef(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_ca1476cd(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 23040u) return;
     const int i1 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -1636,10 +1650,11 @@ static __global__ void __launch_bounds__(64) k_map_bb6e13ef(const float *__restr
 
 // b6.h.t[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0]
 // p0: b6.h.bias, p1: b6.h.mean, p2: b6.h.s
-static __global__ void __launch_bounds__(64) k_map_fd972d02(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_4d34a54e(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 40u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1651,10 +1666,10 @@ static __global__ void __launch_bounds__(64) k_map_fd972d02(const float *__restr
 
 // b6.b.0.e.n.s[i0] = b6.b.0.e.n.scale[i0] * rsqrt(b6.b.0.e.n.var[i0] + 1e-05)
 // p0: b6.b.0.e.n.var, p1: b6.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_cc1c9dd1(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_491d01af(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 240u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1666,10 +1681,10 @@ static __global__ void __launch_bounds__(64) k_map_cc1c9dd1(const float *__restr
 
 // b6.b.0.e.n.c.scaled[i0,i1] = b6.b.0.e.n.s[i0] * b6.b.0.e.n.k[i0,i1,0,0]
 // p0: b6.b.0.e.n.k, p1: b6.b.0.e.n.s
-static __global__ void __launch_bounds__(128) k_map_7db13598(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_map_e81b6e6d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 38400u) return;
     const int i1 = (int)(id % 40u) * 4;
     const int i0 = (int)(id / 40u);
@@ -1681,10 +1696,11 @@ static __global__ void __launch_bounds__(128) k_map_7db13598(const float *__rest
 
 // b6.b.0.e.n.t[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0]
 // p0: b6.b.0.e.n.bias, p1: b6.b.0.e.n.mean, p2: b6.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_2cdccc09(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_093d2933(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 240u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1696,10 +1712,10 @@ static __global__ void __launch_bounds__(64) k_map_2cdccc09(const float *__restr
 
 // b6.b.0.d.n.c.scaled[i0,i1,i2] = b6.b.0.d.n.s[i0] * b6.b.0.d.n.k[i0,0,i1,i2]
 // p0: b6.b.0.d.n.k, p1: b6.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_b7a42ae1(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_5bdaa754(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8640u) return;
     const int i2 = (int)(id % 9u);
     const int i0 = (int)(id / 9u);
@@ -1708,10 +1724,10 @@ static __global__ void __launch_bounds__(64) k_map_b7a42ae1(const float *__restr
 
 // b6.b.0.c.scaled[i0,i1] = b6.b.0.s[i0] * b6.b.0.k[i0,i1,0,0]
 // p0: b6.b.0.k, p1: b6.b.0.s
-static __global__ void __launch_bounds__(128) k_map_15b9ae5b(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_map_05054f04(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 38400u) return;
     const int i1 = (int)(id % 240u) * 4;
     const int i0 = (int)(id / 240u);
@@ -1723,10 +1739,10 @@ static __global__ void __launch_bounds__(128) k_map_15b9ae5b(const float *__rest
 
 // b7.s[i0] = b7.scale[i0] * rsqrt(b7.var[i0] + 1e-05)
 // p0: b7.var, p1: b7.scale
-static __global__ void __launch_bounds__(64) k_map_25f37785(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_de9ffd40(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 80u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1738,10 +1754,10 @@ static __global__ void __launch_bounds__(64) k_map_25f37785(const float *__restr
 
 // b7.c.scaled[i0,i1] = b7.s[i0] * b7.k[i0,i1,0,0]
 // p0: b7.k, p1: b7.s
-static __global__ void __launch_bounds__(256) k_map_38835fa1(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_85cbe8fa(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 76800u) return;
     const int i1 = (int)(id % 240u) * 4;
     const int i0 = (int)(id / 240u);
@@ -1753,10 +1769,11 @@ static __global__ void __launch_bounds__(256) k_map_38835fa1(const float *__rest
 
 // b7.t[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0]
 // p0: b7.bias, p1: b7.mean, p2: b7.s
-static __global__ void __launch_bounds__(64) k_map_c37cc100(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_559571f5(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 80u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1768,10 +1785,10 @@ static __global__ void __launch_bounds__(64) k_map_c37cc100(const float *__restr
 
 // head.n.s[i0] = head.n.scale[i0] * rsqrt(head.n.var[i0] + 1e-05)
 // p0: head.n.var, p1: head.n.scale
-static __global__ void __launch_bounds__(64) k_map_99e7493f(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_3b418ffc(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 320u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1783,10 +1800,10 @@ static __global__ void __launch_bounds__(64) k_map_99e7493f(const float *__restr
 
 // head.n.c.scaled[i0,i1] = head.n.s[i0] * head.n.k[i0,i1,0,0]
 // p0: head.n.k, p1: head.n.s
-static __global__ void __launch_bounds__(256) k_map_c9c8ea21(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_d723799a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 102400u) return;
     const int i1 = (int)(id % 80u) * 4;
     const int i0 = (int)(id / 80u);
@@ -1798,10 +1815,11 @@ static __global__ void __launch_bounds__(256) k_map_c9c8ea21(const float *__rest
 
 // head.n.t[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0]
 // p0: head.n.bias, p1: head.n.mean, p2: head.n.s
-static __global__ void __launch_bounds__(64) k_map_33dc9930(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_d2cab4b2(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 320u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1815,8 +1833,8 @@ static __global__ void __launch_bounds__(64) k_map_33dc9930(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_476ec251(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_510e0830(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
@@ -1844,7 +1862,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_476ec251(const float 
             i2 * 2 + tap.y >= 0 && i3 * 2 + tap.z >= 0);
     };
     float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), tapped<32>(b, taps), acc);
+    tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), tapped<32>(b, taps), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1861,10 +1879,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_476ec251(const float 
 //     i2 in 0:112, i3 in 0:112, pad stem 0
 // b1.d[0,i1,i2,i3] = min(max(b1.d.n.c[0,i1,i2,i3] + b1.d.n.t[i1], 0), 6)
 // p0: stem, p1: b1.d.n.c.scaled, p2: b1.d.n.t
-static __global__ void __launch_bounds__(256) k_reduce_6f500e4a(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_c607a992(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u) * 4;
     const int i2 = (int)(id / 28u % 112u);
@@ -1906,8 +1925,8 @@ static __global__ void __launch_bounds__(256) k_reduce_6f500e4a(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_4918d5bc(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_b9b17939(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 66u * 192u, m0 = id / 66u % 2u * 64u;
@@ -1922,7 +1941,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_4918d5bc(const float 
         return fetch<float4>(&p1[r0 * 12544 + i3], i3 < 12544);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 256>(b), acc);
+    tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 256>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1942,10 +1962,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_4918d5bc(const float 
 //     b2.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.h.e 0
 // b2.h.d[0,i1,i2,i3] = min(max(b2.h.d.n.c[0,i1,i2,i3] + b2.h.d.n.t[i1], 0), 6)
 // p0: b2.h.e, p1: b2.h.d.n.c.scaled, p2: b2.h.d.n.t
-static __global__ void __launch_bounds__(256) k_reduce_4d680877(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_59778be1(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 75264u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1986,8 +2007,8 @@ static __global__ void __launch_bounds__(256) k_reduce_4d680877(const float *p0,
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_b7a2bc1a(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_e49803e1(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 5u * 32u;
@@ -2002,7 +2023,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_b7a2bc1a(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3], r0 < 24);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), acc);
+    tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2022,10 +2043,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_b7a2bc1a(const float 
 //     b2.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.b.0.e 0
 // b2.b.0.d[0,i1,i2,i3] = min(max(b2.b.0.d.n.c[0,i1,i2,i3] + b2.b.0.d.n.t[i1], 0), 6)
 // p0: b2.b.0.e, p1: b2.b.0.d.n.c.scaled, p2: b2.b.0.d.n.t
-static __global__ void __launch_bounds__(256) k_reduce_33baea7f(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_31b8706f(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 112896u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -2068,10 +2090,11 @@ static __global__ void __launch_bounds__(256) k_reduce_33baea7f(const float *p0,
 //     b3.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.h.e 0
 // b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.n.t[i1], 0), 6)
 // p0: b3.h.e, p1: b3.h.d.n.c.scaled, p2: b3.h.d.n.t
-static __global__ void __launch_bounds__(64) k_reduce_0f8f889f(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 28224u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2112,8 +2135,8 @@ static __global__ void __launch_bounds__(64) k_reduce_0f8f889f(const float *p0,
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_fd7f708d(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_0d706514(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 6u * 32u;
@@ -2128,7 +2151,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_fd7f708d(const float 
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<3136, 50176>(b), acc);
+    tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<3136, 50176>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2148,10 +2172,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_fd7f708d(const float 
 //     b3.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.b.0.e 0
 // b3.b.0.d[0,i1,i2,i3] = min(max(b3.b.0.d.n.c[0,i1,i2,i3] + b3.b.0.d.n.t[i1], 0), 6)
 // p0: b3.b.0.e, p1: b3.b.0.d.n.c.scaled, p2: b3.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_fa44b9c0(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 37632u) return;
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2194,10 +2219,11 @@ static __global__ void __launch_bounds__(128) k_reduce_fa44b9c0(const float *p0,
 //     b4.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.h.e 0
 // b4.h.d[0,i1,i2,i3] = min(max(b4.h.d.n.c[0,i1,i2,i3] + b4.h.d.n.t[i1], 0), 6)
 // p0: b4.h.e, p1: b4.h.d.n.c.scaled, p2: b4.h.d.n.t
-static __global__ void __launch_bounds__(64) k_reduce_6fd598a5(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_0994697e(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 18816u) return;
     const int i3 = (int)(id % 7u) * 2;
     const int i2 = (int)(id / 7u % 14u);
@@ -2233,16 +2259,18 @@ static __global__ void __launch_bounds__(64) k_reduce_6fd598a5(const float *p0,
 // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
 // b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.t[i1]
 // p0: b4.h.d, p1: b4.h.c.scaled, p2: b4.h.t
-static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_f21df1de(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 8;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 192u; k += 8u) {
         const int r0 = (int)k;
         acc += p0[r0 * 196 + i3] * p1[i1 * 192 + r0];
@@ -2261,8 +2289,8 @@ static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_b3af6f7c(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_23eca22a(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 16u;
@@ -2277,7 +2305,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_b3af6f7c(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<784, 12544>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<784, 12544>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2297,10 +2326,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_b3af6f7c(const float 
 //     b4.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.b.0.e 0
 // b4.b.0.d[0,i1,i2,i3] = min(max(b4.b.0.d.n.c[0,i1,i2,i3] + b4.b.0.d.n.t[i1], 0), 6)
 // p0: b4.b.0.e, p1: b4.b.0.d.n.c.scaled, p2: b4.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_d1d2bbab(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 37632u) return;
     const int i3 = (int)(id % 7u) * 2;
     const int i2 = (int)(id / 7u % 14u);
@@ -2337,8 +2367,8 @@ static __global__ void __launch_bounds__(128) k_reduce_d1d2bbab(const float *p0,
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_76dfc2b7(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_228fcbea(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
@@ -2353,7 +2383,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_76dfc2b7(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<784, 25088>(b), acc);
+    tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<784, 25088>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2373,10 +2404,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_76dfc2b7(const float 
 //     b5.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b5.b.0.e 0
 // b5.b.0.d[0,i1,i2,i3] = min(max(b5.b.0.d.n.c[0,i1,i2,i3] + b5.b.0.d.n.t[i1], 0), 6)
 // p0: b5.b.0.e, p1: b5.b.0.d.n.c.scaled, p2: b5.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_2e189ab1(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 56448u) return;
     const int i3 = (int)(id % 7u) * 2;
     const int i2 = (int)(id / 7u % 14u);
@@ -2414,10 +2446,11 @@ static __global__ void __launch_bounds__(128) k_reduce_2e189ab1(const float *p0,
 //     b6.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.h.e 0
 // b6.h.d[0,i1,i2,i3] = min(max(b6.h.d.n.c[0,i1,i2,i3] + b6.h.d.n.t[i1], 0), 6)
 // p0: b6.h.e, p1: b6.h.d.n.c.scaled, p2: b6.h.d.n.t
-static __global__ void __launch_bounds__(64) k_reduce_56b3fb8d(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 28224u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2438,8 +2471,8 @@ static __global__ void __launch_bounds__(64) k_reduce_56b3fb8d(const float *p0,
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_898173e0(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_6579e28a(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
@@ -2454,7 +2487,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_898173e0(const float 
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 160u, moving<4, 20480>(a), moving<196, 1568>(b), acc);
+    tile.multiply<true, false, 1>(0u, 160u, moving<4, 20480>(a), moving<196, 1568>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2470,10 +2504,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_898173e0(const float 
 //     b6.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.b.0.e 0
 // b6.b.0.d[0,i1,i2,i3] = min(max(b6.b.0.d.n.c[0,i1,i2,i3] + b6.b.0.d.n.t[i1], 0), 6)
 // p0: b6.b.0.e, p1: b6.b.0.d.n.c.scaled, p2: b6.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_a2ee086c(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 47040u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2496,8 +2531,8 @@ static __global__ void __launch_bounds__(128) k_reduce_a2ee086c(const float *p0,
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
 // p0: head.n.c.scaled, p1: b7, p2: head.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_2647452f(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_237887f5(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 80u * 16u;
@@ -2512,7 +2547,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_2647452f(const float 
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 320u, moving<4, 20480>(a), moving<196, 784>(b), acc);
+    tile.multiply<true, false, 1>(0u, 320u, moving<4, 20480>(a), moving<196, 784>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2526,11 +2562,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_2647452f(const float 
 
 // f.sum[0,i1] = sum(r0,r1) head[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_efab682a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_42cb2011(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1280u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2551,30 +2587,48 @@ static __global__ void __launch_bounds__(32) k_reduce_efab682a(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_e72b9544(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_1b6f6a95(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 500u * 2u;
     float acc[1][2] = {};
     {
-#pragma unroll 2
-        for (unsigned k = threadIdx.x; k < 320u; k += 256u) {
-            const int r0 = (int)k * 4;
-            float4 w[2];
+        for (unsigned k0 = 0; k0 < 320u; k0 += 512u) {
+            float4 w[4];
 #pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const int i1 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 1280 + r0]);
+            for (int e = 0; e < 4; e++) w[e] = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                if (k < 320u) {
+                    const int r0 = (int)k * 4;
+#pragma unroll
+                    for (int j = 0; j < 2; j++) {
+                        const int i1 = (int)(n0 + (unsigned)j);
+                        w[u * 2 + j] = *reinterpret_cast<const float4 *>(&p0[i1 * 1280 + r0]);
+                    }
+                }
             }
-            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
 #pragma unroll
-            for (int j = 0; j < 2; j++) {
-                acc[0][j] += w[j].x * x.x;
-                acc[0][j] += w[j].y * x.y;
-                acc[0][j] += w[j].z * x.z;
-                acc[0][j] += w[j].w * x.w;
+            for (int u = 0; u < 2; u++) {
+                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                if (k < 320u) {
+                    const int r0 = (int)k * 4;
+                    x = *reinterpret_cast<const float4 *>(&p1[r0]);
+                }
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const float4 v = (w[u * 2 + j]);
+                    acc[0][j] += v.x * x.x;
+                    acc[0][j] += v.y * x.y;
+                    acc[0][j] += v.z * x.z;
+                    acc[0][j] += v.w * x.w;
+                }
             }
         }
     }
@@ -2638,6 +2692,14 @@ static int fail(mobilenet_v2 *m, int code, const char *where, const char *why) {
 
 static void stepped(mobilenet_v2 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 #define CUDNN_CALL(m, where, call)                                                                \
@@ -2710,16 +2772,36 @@ static int conv_first(mobilenet_v2 *m, conv_call *c, const conv_size *s, Offer *
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
+// does not list the one that it has to be, that which fused calls always have takes its place.
+static bool conv_fall_back(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    (void)s;
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > WORKSPACE_BYTES)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
 static int conv_open(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An algorithm may be listed once for each arithmetic.
+    cudnnConvolutionFwdAlgoPerf_t p[16];
     // An identity activation is only supported with this algorithm.
     const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
     int n = 0, r = conv_describe(m, c, s);
     if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    return conv_first(m, c, s, p, n, only);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
+    r = conv_first(m, c, s, p, n, only);
+    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    m->error[0] = 0;
+    return 0;
 }
 
 static void conv_close(conv_call *c) {
@@ -2747,22 +2829,6 @@ static bool conv_refused(cudnnStatus_t e) {
 #else
     return e == CUDNN_STATUS_NOT_SUPPORTED;
 #endif
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
-// the one that fused calls always have takes its place.
-static bool conv_fall_back(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
@@ -2793,21 +2859,16 @@ static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(mobilenet_v2 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -2817,345 +2878,344 @@ static int launch(mobilenet_v2 *m, int when, void (*kernel)(P...), const char *n
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_n_s(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_862c6648, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale,
+    CALL(launch(m, ALONE, k_map_2551c2a3, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale,
         v_stem_n_s));
     // stem.n.c.scaled stored as [i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_map_e2109c29, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k,
-        v_stem_n_s, v_stem_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c930e79b, "stem.n.t", 1, 64, stream, v_stem_n_bias, v_stem_n_mean,
+    CALL(launch(m, ALONE, k_map_617d9623, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k, v_stem_n_s,
+        v_stem_n_c_scaled));
+    CALL(launch(m, ALONE, k_map_975fe5d4, "stem.n.t", 1, 64, stream, v_stem_n_bias, v_stem_n_mean,
         v_stem_n_s, v_stem_n_t));
-    CALL(launch(m, ORDERED, k_map_862c6648, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale,
+    CALL(launch(m, ALONE, k_map_2551c2a3, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale,
         v_b1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_c58c82f0, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k,
-        v_b1_d_n_s, v_b1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c930e79b, "b1.d.n.t", 1, 64, stream, v_b1_d_n_bias, v_b1_d_n_mean,
+    CALL(launch(m, ALONE, k_map_7ab253f9, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k, v_b1_d_n_s,
+        v_b1_d_n_c_scaled));
+    CALL(launch(m, ALONE, k_map_975fe5d4, "b1.d.n.t", 1, 64, stream, v_b1_d_n_bias, v_b1_d_n_mean,
         v_b1_d_n_s, v_b1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_7612a077, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
-    CALL(launch(m, ORDERED, k_map_22f6f14a, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s,
+    CALL(launch(m, ALONE, k_map_19026c1a, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
+    CALL(launch(m, ALONE, k_map_ab8237f9, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s,
         v_b1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_34f8fcb8, "b1.t", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
+    CALL(launch(m, ALONE, k_map_5e9da282, "b1.t", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
         v_b1_t));
-    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var,
+    CALL(launch(m, ALONE, k_map_183a258a, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var,
         v_b2_h_e_n_scale, v_b2_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_39dad79c, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k,
+    CALL(launch(m, ALONE, k_map_6dff1ced, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k,
         v_b2_h_e_n_s, v_b2_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_ef8af00c, "b2.h.e.n.t", 1, 64, stream, v_b2_h_e_n_bias,
+    CALL(launch(m, ALONE, k_map_6fdcc291, "b2.h.e.n.t", 1, 64, stream, v_b2_h_e_n_bias,
         v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var,
+    CALL(launch(m, ALONE, k_map_183a258a, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var,
         v_b2_h_d_n_scale, v_b2_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_996b88c5, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k,
+    CALL(launch(m, ALONE, k_map_ed4a4613, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k,
         v_b2_h_d_n_s, v_b2_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_ef8af00c, "b2.h.d.n.t", 1, 64, stream, v_b2_h_d_n_bias,
+    CALL(launch(m, ALONE, k_map_6fdcc291, "b2.h.d.n.t", 1, 64, stream, v_b2_h_d_n_bias,
         v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_2715ed25, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var,
+    CALL(launch(m, ALONE, k_map_897b0427, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var,
         v_b2_h_s));
-    CALL(launch(m, ORDERED, k_map_31965d4d, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s,
+    CALL(launch(m, ALONE, k_map_977b1bc6, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s,
         v_b2_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0296c6d7, "b2.h.t", 1, 64, stream, v_b2_h_bias, v_b2_h_mean,
+    CALL(launch(m, ALONE, k_map_64775b55, "b2.h.t", 1, 64, stream, v_b2_h_bias, v_b2_h_mean,
         v_b2_h_s, v_b2_h_t));
-    CALL(launch(m, ORDERED, k_map_9af34fcb, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var,
+    CALL(launch(m, ALONE, k_map_d5226add, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var,
         v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_fa4b165f, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k,
+    CALL(launch(m, ALONE, k_map_f732fd84, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k,
         v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_b3471306, "b2.b.0.e.n.t", 1, 64, stream, v_b2_b_0_e_n_bias,
+    CALL(launch(m, ALONE, k_map_e107bccf, "b2.b.0.e.n.t", 1, 64, stream, v_b2_b_0_e_n_bias,
         v_b2_b_0_e_n_mean, v_b2_b_0_e_n_s, v_b2_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_9af34fcb, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var,
+    CALL(launch(m, ALONE, k_map_d5226add, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var,
         v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_1cee6745, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k,
+    CALL(launch(m, ALONE, k_map_a4ad6732, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k,
         v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_b3471306, "b2.b.0.d.n.t", 1, 64, stream, v_b2_b_0_d_n_bias,
+    CALL(launch(m, ALONE, k_map_e107bccf, "b2.b.0.d.n.t", 1, 64, stream, v_b2_b_0_d_n_bias,
         v_b2_b_0_d_n_mean, v_b2_b_0_d_n_s, v_b2_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_2715ed25, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var,
+    CALL(launch(m, ALONE, k_map_897b0427, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var,
         v_b2_b_0_s));
-    CALL(launch(m, ORDERED, k_map_45030c14, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k,
-        v_b2_b_0_s, v_b2_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0296c6d7, "b2.b.0.t", 1, 64, stream, v_b2_b_0_bias, v_b2_b_0_mean,
+    CALL(launch(m, ALONE, k_map_39445e87, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k, v_b2_b_0_s,
+        v_b2_b_0_c_scaled));
+    CALL(launch(m, ALONE, k_map_64775b55, "b2.b.0.t", 1, 64, stream, v_b2_b_0_bias, v_b2_b_0_mean,
         v_b2_b_0_s, v_b2_b_0_t));
-    CALL(launch(m, ORDERED, k_map_9af34fcb, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var,
+    CALL(launch(m, ALONE, k_map_d5226add, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var,
         v_b3_h_e_n_scale, v_b3_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_fa4b165f, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k,
+    CALL(launch(m, ALONE, k_map_f732fd84, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k,
         v_b3_h_e_n_s, v_b3_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_b3471306, "b3.h.e.n.t", 1, 64, stream, v_b3_h_e_n_bias,
+    CALL(launch(m, ALONE, k_map_e107bccf, "b3.h.e.n.t", 1, 64, stream, v_b3_h_e_n_bias,
         v_b3_h_e_n_mean, v_b3_h_e_n_s, v_b3_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_9af34fcb, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var,
+    CALL(launch(m, ALONE, k_map_d5226add, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var,
         v_b3_h_d_n_scale, v_b3_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_1cee6745, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k,
+    CALL(launch(m, ALONE, k_map_a4ad6732, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k,
         v_b3_h_d_n_s, v_b3_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_b3471306, "b3.h.d.n.t", 1, 64, stream, v_b3_h_d_n_bias,
+    CALL(launch(m, ALONE, k_map_e107bccf, "b3.h.d.n.t", 1, 64, stream, v_b3_h_d_n_bias,
         v_b3_h_d_n_mean, v_b3_h_d_n_s, v_b3_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_862c6648, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale,
+    CALL(launch(m, ALONE, k_map_2551c2a3, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale,
         v_b3_h_s));
-    CALL(launch(m, ORDERED, k_map_dfce8ea1, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s,
+    CALL(launch(m, ALONE, k_map_322d1727, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s,
         v_b3_h_c_scaled));
     return 0;
 }
 
 static int prepare_weights_from_b3_h_t(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_c930e79b, "b3.h.t", 1, 64, stream, v_b3_h_bias, v_b3_h_mean,
+    CALL(launch(m, ALONE, k_map_975fe5d4, "b3.h.t", 1, 64, stream, v_b3_h_bias, v_b3_h_mean,
         v_b3_h_s, v_b3_h_t));
-    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale,
+    CALL(launch(m, ALONE, k_map_3776b7a6, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale,
         v_b3_b_0_e_n_var, v_b3_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_59d42c32, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k,
+    CALL(launch(m, ALONE, k_map_d88813c0, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k,
         v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.0.e.n.t", 1, 64, stream, v_b3_b_0_e_n_bias,
+    CALL(launch(m, ALONE, k_map_7bf616ab, "b3.b.0.e.n.t", 1, 64, stream, v_b3_b_0_e_n_bias,
         v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale,
+    CALL(launch(m, ALONE, k_map_3776b7a6, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale,
         v_b3_b_0_d_n_var, v_b3_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_404e4416, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k,
+    CALL(launch(m, ALONE, k_map_993f9ede, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k,
         v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.0.d.n.t", 1, 64, stream, v_b3_b_0_d_n_bias,
+    CALL(launch(m, ALONE, k_map_7bf616ab, "b3.b.0.d.n.t", 1, 64, stream, v_b3_b_0_d_n_bias,
         v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_862c6648, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale,
+    CALL(launch(m, ALONE, k_map_2551c2a3, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale,
         v_b3_b_0_s));
-    CALL(launch(m, ORDERED, k_map_8e37d297, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k,
-        v_b3_b_0_s, v_b3_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c930e79b, "b3.b.0.t", 1, 64, stream, v_b3_b_0_bias, v_b3_b_0_mean,
+    CALL(launch(m, ALONE, k_map_e7c2c9b3, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k, v_b3_b_0_s,
+        v_b3_b_0_c_scaled));
+    CALL(launch(m, ALONE, k_map_975fe5d4, "b3.b.0.t", 1, 64, stream, v_b3_b_0_bias, v_b3_b_0_mean,
         v_b3_b_0_s, v_b3_b_0_t));
-    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale,
+    CALL(launch(m, ALONE, k_map_3776b7a6, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale,
         v_b3_b_1_e_n_var, v_b3_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_59d42c32, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k,
+    CALL(launch(m, ALONE, k_map_d88813c0, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k,
         v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.1.e.n.t", 1, 64, stream, v_b3_b_1_e_n_bias,
+    CALL(launch(m, ALONE, k_map_7bf616ab, "b3.b.1.e.n.t", 1, 64, stream, v_b3_b_1_e_n_bias,
         v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale,
+    CALL(launch(m, ALONE, k_map_3776b7a6, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale,
         v_b3_b_1_d_n_var, v_b3_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_404e4416, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k,
+    CALL(launch(m, ALONE, k_map_993f9ede, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k,
         v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.1.d.n.t", 1, 64, stream, v_b3_b_1_d_n_bias,
+    CALL(launch(m, ALONE, k_map_7bf616ab, "b3.b.1.d.n.t", 1, 64, stream, v_b3_b_1_d_n_bias,
         v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_862c6648, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale,
+    CALL(launch(m, ALONE, k_map_2551c2a3, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale,
         v_b3_b_1_s));
-    CALL(launch(m, ORDERED, k_map_8e37d297, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k,
-        v_b3_b_1_s, v_b3_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c930e79b, "b3.b.1.t", 1, 64, stream, v_b3_b_1_bias, v_b3_b_1_mean,
+    CALL(launch(m, ALONE, k_map_e7c2c9b3, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k, v_b3_b_1_s,
+        v_b3_b_1_c_scaled));
+    CALL(launch(m, ALONE, k_map_975fe5d4, "b3.b.1.t", 1, 64, stream, v_b3_b_1_bias, v_b3_b_1_mean,
         v_b3_b_1_s, v_b3_b_1_t));
-    CALL(launch(m, ORDERED, k_map_fadc66d2, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale,
+    CALL(launch(m, ALONE, k_map_3776b7a6, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale,
         v_b4_h_e_n_var, v_b4_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_59d42c32, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k,
+    CALL(launch(m, ALONE, k_map_d88813c0, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k,
         v_b4_h_e_n_s, v_b4_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49652f1b, "b4.h.e.n.t", 1, 64, stream, v_b4_h_e_n_bias,
+    CALL(launch(m, ALONE, k_map_7bf616ab, "b4.h.e.n.t", 1, 64, stream, v_b4_h_e_n_bias,
         v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_fadc66d2, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale,
+    CALL(launch(m, ALONE, k_map_3776b7a6, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale,
         v_b4_h_d_n_var, v_b4_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_404e4416, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k,
+    CALL(launch(m, ALONE, k_map_993f9ede, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k,
         v_b4_h_d_n_s, v_b4_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49652f1b, "b4.h.d.n.t", 1, 64, stream, v_b4_h_d_n_bias,
+    CALL(launch(m, ALONE, k_map_7bf616ab, "b4.h.d.n.t", 1, 64, stream, v_b4_h_d_n_bias,
         v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale,
         v_b4_h_s));
-    CALL(launch(m, ORDERED, k_map_00283bac, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s,
+    CALL(launch(m, ALONE, k_map_1be25683, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s,
         v_b4_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.h.t", 1, 64, stream, v_b4_h_bias, v_b4_h_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "b4.h.t", 1, 64, stream, v_b4_h_bias, v_b4_h_mean,
         v_b4_h_s, v_b4_h_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var,
         v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_0592f7b6, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k,
+    CALL(launch(m, ALONE, k_map_95e58006, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k,
         v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.0.e.n.t", 2, 64, stream, v_b4_b_0_e_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b4.b.0.e.n.t", 2, 64, stream, v_b4_b_0_e_n_bias,
         v_b4_b_0_e_n_mean, v_b4_b_0_e_n_s, v_b4_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var,
         v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_d6d34644, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k,
+    CALL(launch(m, ALONE, k_map_57bc5d27, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k,
         v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.0.d.n.t", 2, 64, stream, v_b4_b_0_d_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b4.b.0.d.n.t", 2, 64, stream, v_b4_b_0_d_n_bias,
         v_b4_b_0_d_n_mean, v_b4_b_0_d_n_s, v_b4_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale,
         v_b4_b_0_s));
-    CALL(launch(m, ORDERED, k_map_f0b11a8c, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k,
-        v_b4_b_0_s, v_b4_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.b.0.t", 1, 64, stream, v_b4_b_0_bias, v_b4_b_0_mean,
+    CALL(launch(m, ALONE, k_map_406e9e2f, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k, v_b4_b_0_s,
+        v_b4_b_0_c_scaled));
+    CALL(launch(m, ALONE, k_map_cf69407c, "b4.b.0.t", 1, 64, stream, v_b4_b_0_bias, v_b4_b_0_mean,
         v_b4_b_0_s, v_b4_b_0_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var,
         v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s));
     return 0;
 }
 
 static int prepare_weights_from_b4_b_1_e_n_c_scaled(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_0592f7b6, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k,
+    CALL(launch(m, ALONE, k_map_95e58006, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k,
         v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.1.e.n.t", 2, 64, stream, v_b4_b_1_e_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b4.b.1.e.n.t", 2, 64, stream, v_b4_b_1_e_n_bias,
         v_b4_b_1_e_n_mean, v_b4_b_1_e_n_s, v_b4_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var,
         v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_d6d34644, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k,
+    CALL(launch(m, ALONE, k_map_57bc5d27, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k,
         v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.1.d.n.t", 2, 64, stream, v_b4_b_1_d_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b4.b.1.d.n.t", 2, 64, stream, v_b4_b_1_d_n_bias,
         v_b4_b_1_d_n_mean, v_b4_b_1_d_n_s, v_b4_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale,
         v_b4_b_1_s));
-    CALL(launch(m, ORDERED, k_map_f0b11a8c, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k,
-        v_b4_b_1_s, v_b4_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.b.1.t", 1, 64, stream, v_b4_b_1_bias, v_b4_b_1_mean,
+    CALL(launch(m, ALONE, k_map_406e9e2f, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k, v_b4_b_1_s,
+        v_b4_b_1_c_scaled));
+    CALL(launch(m, ALONE, k_map_cf69407c, "b4.b.1.t", 1, 64, stream, v_b4_b_1_bias, v_b4_b_1_mean,
         v_b4_b_1_s, v_b4_b_1_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var,
         v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s));
-    CALL(launch(m, ORDERED, k_map_0592f7b6, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k,
+    CALL(launch(m, ALONE, k_map_95e58006, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k,
         v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.2.e.n.t", 2, 64, stream, v_b4_b_2_e_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b4.b.2.e.n.t", 2, 64, stream, v_b4_b_2_e_n_bias,
         v_b4_b_2_e_n_mean, v_b4_b_2_e_n_s, v_b4_b_2_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var,
         v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s));
-    CALL(launch(m, ORDERED, k_map_d6d34644, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k,
+    CALL(launch(m, ALONE, k_map_57bc5d27, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k,
         v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.2.d.n.t", 2, 64, stream, v_b4_b_2_d_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b4.b.2.d.n.t", 2, 64, stream, v_b4_b_2_d_n_bias,
         v_b4_b_2_d_n_mean, v_b4_b_2_d_n_s, v_b4_b_2_d_n_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale,
         v_b4_b_2_s));
-    CALL(launch(m, ORDERED, k_map_f0b11a8c, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k,
-        v_b4_b_2_s, v_b4_b_2_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.b.2.t", 1, 64, stream, v_b4_b_2_bias, v_b4_b_2_mean,
+    CALL(launch(m, ALONE, k_map_406e9e2f, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k, v_b4_b_2_s,
+        v_b4_b_2_c_scaled));
+    CALL(launch(m, ALONE, k_map_cf69407c, "b4.b.2.t", 1, 64, stream, v_b4_b_2_bias, v_b4_b_2_mean,
         v_b4_b_2_s, v_b4_b_2_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var,
         v_b5_h_e_n_scale, v_b5_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_0592f7b6, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k,
+    CALL(launch(m, ALONE, k_map_95e58006, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k,
         v_b5_h_e_n_s, v_b5_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b5.h.e.n.t", 2, 64, stream, v_b5_h_e_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b5.h.e.n.t", 2, 64, stream, v_b5_h_e_n_bias,
         v_b5_h_e_n_mean, v_b5_h_e_n_s, v_b5_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cedec943, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var,
+    CALL(launch(m, ALONE, k_map_dfc833e6, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var,
         v_b5_h_d_n_scale, v_b5_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_d6d34644, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k,
+    CALL(launch(m, ALONE, k_map_57bc5d27, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k,
         v_b5_h_d_n_s, v_b5_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_337bfa78, "b5.h.d.n.t", 2, 64, stream, v_b5_h_d_n_bias,
+    CALL(launch(m, ALONE, k_map_8a43b347, "b5.h.d.n.t", 2, 64, stream, v_b5_h_d_n_bias,
         v_b5_h_d_n_mean, v_b5_h_d_n_s, v_b5_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale,
+    CALL(launch(m, ALONE, k_map_183a258a, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale,
         v_b5_h_s));
     return 0;
 }
 
 static int prepare_weights_from_b5_h_c_scaled(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_1459ee68, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s,
+    CALL(launch(m, ALONE, k_map_7005364a, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s,
         v_b5_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_ef8af00c, "b5.h.t", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
+    CALL(launch(m, ALONE, k_map_6fdcc291, "b5.h.t", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
         v_b5_h_s, v_b5_h_t));
-    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale,
+    CALL(launch(m, ALONE, k_map_55edf42f, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale,
         v_b5_b_0_e_n_var, v_b5_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_d998e982, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k,
+    CALL(launch(m, ALONE, k_map_211350ce, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k,
         v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.0.e.n.t", 3, 64, stream, v_b5_b_0_e_n_bias,
+    CALL(launch(m, ALONE, k_map_0797b200, "b5.b.0.e.n.t", 3, 64, stream, v_b5_b_0_e_n_bias,
         v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale,
+    CALL(launch(m, ALONE, k_map_55edf42f, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale,
         v_b5_b_0_d_n_var, v_b5_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_1aabae42, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k,
+    CALL(launch(m, ALONE, k_map_ee1df820, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k,
         v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.0.d.n.t", 3, 64, stream, v_b5_b_0_d_n_bias,
+    CALL(launch(m, ALONE, k_map_0797b200, "b5.b.0.d.n.t", 3, 64, stream, v_b5_b_0_d_n_bias,
         v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale,
+    CALL(launch(m, ALONE, k_map_183a258a, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale,
         v_b5_b_0_s));
-    CALL(launch(m, ORDERED, k_map_1fb183a0, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k,
+    CALL(launch(m, ALONE, k_map_623da7e2, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k,
         v_b5_b_0_s, v_b5_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_ef8af00c, "b5.b.0.t", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean,
+    CALL(launch(m, ALONE, k_map_6fdcc291, "b5.b.0.t", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean,
         v_b5_b_0_s, v_b5_b_0_t));
-    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale,
+    CALL(launch(m, ALONE, k_map_55edf42f, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale,
         v_b5_b_1_e_n_var, v_b5_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_d998e982, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k,
+    CALL(launch(m, ALONE, k_map_211350ce, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k,
         v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.1.e.n.t", 3, 64, stream, v_b5_b_1_e_n_bias,
+    CALL(launch(m, ALONE, k_map_0797b200, "b5.b.1.e.n.t", 3, 64, stream, v_b5_b_1_e_n_bias,
         v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale,
+    CALL(launch(m, ALONE, k_map_55edf42f, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale,
         v_b5_b_1_d_n_var, v_b5_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_1aabae42, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k,
+    CALL(launch(m, ALONE, k_map_ee1df820, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k,
         v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.1.d.n.t", 3, 64, stream, v_b5_b_1_d_n_bias,
+    CALL(launch(m, ALONE, k_map_0797b200, "b5.b.1.d.n.t", 3, 64, stream, v_b5_b_1_d_n_bias,
         v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale,
+    CALL(launch(m, ALONE, k_map_183a258a, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale,
         v_b5_b_1_s));
-    CALL(launch(m, ORDERED, k_map_1fb183a0, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k,
+    CALL(launch(m, ALONE, k_map_623da7e2, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k,
         v_b5_b_1_s, v_b5_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_ef8af00c, "b5.b.1.t", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean,
+    CALL(launch(m, ALONE, k_map_6fdcc291, "b5.b.1.t", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean,
         v_b5_b_1_s, v_b5_b_1_t));
-    CALL(launch(m, ORDERED, k_map_667e11dd, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale,
+    CALL(launch(m, ALONE, k_map_55edf42f, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale,
         v_b6_h_e_n_var, v_b6_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_d998e982, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k,
+    CALL(launch(m, ALONE, k_map_211350ce, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k,
         v_b6_h_e_n_s, v_b6_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5dd9230d, "b6.h.e.n.t", 3, 64, stream, v_b6_h_e_n_bias,
+    CALL(launch(m, ALONE, k_map_0797b200, "b6.h.e.n.t", 3, 64, stream, v_b6_h_e_n_bias,
         v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_667e11dd, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale,
+    CALL(launch(m, ALONE, k_map_55edf42f, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale,
         v_b6_h_d_n_var, v_b6_h_d_n_s));
-    CALL(launch(m, ORDERED, k_map_1aabae42, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k,
+    CALL(launch(m, ALONE, k_map_ee1df820, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k,
         v_b6_h_d_n_s, v_b6_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5dd9230d, "b6.h.d.n.t", 3, 64, stream, v_b6_h_d_n_bias,
+    CALL(launch(m, ALONE, k_map_0797b200, "b6.h.d.n.t", 3, 64, stream, v_b6_h_d_n_bias,
         v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8d7cbbbe, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var,
+    CALL(launch(m, ALONE, k_map_7bb5d60e, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var,
         v_b6_h_s));
-    CALL(launch(m, ORDERED, k_map_bb6e13ef, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s,
+    CALL(launch(m, ALONE, k_map_ca1476cd, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s,
         v_b6_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_fd972d02, "b6.h.t", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
+    CALL(launch(m, ALONE, k_map_4d34a54e, "b6.h.t", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
         v_b6_h_s, v_b6_h_t));
-    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var,
+    CALL(launch(m, ALONE, k_map_491d01af, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var,
         v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_7db13598, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k,
+    CALL(launch(m, ALONE, k_map_e81b6e6d, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k,
         v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.0.e.n.t", 4, 64, stream, v_b6_b_0_e_n_bias,
+    CALL(launch(m, ALONE, k_map_093d2933, "b6.b.0.e.n.t", 4, 64, stream, v_b6_b_0_e_n_bias,
         v_b6_b_0_e_n_mean, v_b6_b_0_e_n_s, v_b6_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var,
+    CALL(launch(m, ALONE, k_map_491d01af, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var,
         v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b7a42ae1, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k,
+    CALL(launch(m, ALONE, k_map_5bdaa754, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k,
         v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.0.d.n.t", 4, 64, stream, v_b6_b_0_d_n_bias,
+    CALL(launch(m, ALONE, k_map_093d2933, "b6.b.0.d.n.t", 4, 64, stream, v_b6_b_0_d_n_bias,
         v_b6_b_0_d_n_mean, v_b6_b_0_d_n_s, v_b6_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8d7cbbbe, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var,
+    CALL(launch(m, ALONE, k_map_7bb5d60e, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var,
         v_b6_b_0_s));
     return 0;
 }
 
 static int prepare_weights_from_b6_b_0_c_scaled(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_15b9ae5b, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k,
+    CALL(launch(m, ALONE, k_map_05054f04, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k,
         v_b6_b_0_s, v_b6_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_fd972d02, "b6.b.0.t", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean,
+    CALL(launch(m, ALONE, k_map_4d34a54e, "b6.b.0.t", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean,
         v_b6_b_0_s, v_b6_b_0_t));
-    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var,
+    CALL(launch(m, ALONE, k_map_491d01af, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var,
         v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_7db13598, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k,
+    CALL(launch(m, ALONE, k_map_e81b6e6d, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k,
         v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.1.e.n.t", 4, 64, stream, v_b6_b_1_e_n_bias,
+    CALL(launch(m, ALONE, k_map_093d2933, "b6.b.1.e.n.t", 4, 64, stream, v_b6_b_1_e_n_bias,
         v_b6_b_1_e_n_mean, v_b6_b_1_e_n_s, v_b6_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var,
+    CALL(launch(m, ALONE, k_map_491d01af, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var,
         v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b7a42ae1, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k,
+    CALL(launch(m, ALONE, k_map_5bdaa754, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k,
         v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.1.d.n.t", 4, 64, stream, v_b6_b_1_d_n_bias,
+    CALL(launch(m, ALONE, k_map_093d2933, "b6.b.1.d.n.t", 4, 64, stream, v_b6_b_1_d_n_bias,
         v_b6_b_1_d_n_mean, v_b6_b_1_d_n_s, v_b6_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8d7cbbbe, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var,
+    CALL(launch(m, ALONE, k_map_7bb5d60e, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var,
         v_b6_b_1_s));
-    CALL(launch(m, ORDERED, k_map_15b9ae5b, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k,
+    CALL(launch(m, ALONE, k_map_05054f04, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k,
         v_b6_b_1_s, v_b6_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_fd972d02, "b6.b.1.t", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean,
+    CALL(launch(m, ALONE, k_map_4d34a54e, "b6.b.1.t", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean,
         v_b6_b_1_s, v_b6_b_1_t));
-    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale,
+    CALL(launch(m, ALONE, k_map_491d01af, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale,
         v_b7_e_n_s));
-    CALL(launch(m, ORDERED, k_map_7db13598, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k,
+    CALL(launch(m, ALONE, k_map_e81b6e6d, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k,
         v_b7_e_n_s, v_b7_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2cdccc09, "b7.e.n.t", 4, 64, stream, v_b7_e_n_bias, v_b7_e_n_mean,
+    CALL(launch(m, ALONE, k_map_093d2933, "b7.e.n.t", 4, 64, stream, v_b7_e_n_bias, v_b7_e_n_mean,
         v_b7_e_n_s, v_b7_e_n_t));
-    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale,
+    CALL(launch(m, ALONE, k_map_491d01af, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale,
         v_b7_d_n_s));
-    CALL(launch(m, ORDERED, k_map_b7a42ae1, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k,
+    CALL(launch(m, ALONE, k_map_5bdaa754, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k,
         v_b7_d_n_s, v_b7_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_2cdccc09, "b7.d.n.t", 4, 64, stream, v_b7_d_n_bias, v_b7_d_n_mean,
+    CALL(launch(m, ALONE, k_map_093d2933, "b7.d.n.t", 4, 64, stream, v_b7_d_n_bias, v_b7_d_n_mean,
         v_b7_d_n_s, v_b7_d_n_t));
-    CALL(launch(m, ORDERED, k_map_25f37785, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
-    CALL(launch(m, ORDERED, k_map_38835fa1, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s,
+    CALL(launch(m, ALONE, k_map_de9ffd40, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
+    CALL(launch(m, ALONE, k_map_85cbe8fa, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s,
         v_b7_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c37cc100, "b7.t", 2, 64, stream, v_b7_bias, v_b7_mean, v_b7_s,
+    CALL(launch(m, ALONE, k_map_559571f5, "b7.t", 2, 64, stream, v_b7_bias, v_b7_mean, v_b7_s,
         v_b7_t));
-    CALL(launch(m, ORDERED, k_map_99e7493f, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale,
+    CALL(launch(m, ALONE, k_map_3b418ffc, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale,
         v_head_n_s));
-    CALL(launch(m, ORDERED, k_map_c9c8ea21, "head.n.c.scaled", 400, 256, stream, v_head_n_k,
+    CALL(launch(m, ALONE, k_map_d723799a, "head.n.c.scaled", 400, 256, stream, v_head_n_k,
         v_head_n_s, v_head_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_33dc9930, "head.n.t", 5, 64, stream, v_head_n_bias, v_head_n_mean,
+    CALL(launch(m, ALONE, k_map_d2cab4b2, "head.n.t", 5, 64, stream, v_head_n_bias, v_head_n_mean,
         v_head_n_s, v_head_n_t));
     return 0;
 }
@@ -3192,7 +3252,7 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_862c6648);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_2551c2a3);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3562,83 +3622,83 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_476ec251, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_510e0830, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
-    CALL(launch(m, EARLY, k_reduce_6f500e4a, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
+    CALL(launch(m, LAST, k_reduce_c607a992, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4918d5bc, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
-        v_b1, v_b2_h_e_n_t, v_b2_h_e));
-    CALL(launch(m, EARLY, k_reduce_4d680877, "b2.h.d", 294, 256, stream, v_b2_h_e,
+    CALL(launch(m, FIRST, k_product_b9b17939, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled, v_b1,
+        v_b2_h_e_n_t, v_b2_h_e));
+    CALL(launch(m, LAST, k_reduce_59778be1, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b7a2bc1a, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_e49803e1, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_33baea7f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
+    CALL(launch(m, LAST, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
     // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_b7a2bc1a, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_e49803e1, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
-    CALL(launch(m, EARLY, k_reduce_0f8f889f, "b3.h.d", 441, 64, stream, v_b3_h_e,
+    CALL(launch(m, LAST, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
     // as b1
     CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_t, NULL, v_b3_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_fd7f708d, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_fa44b9c0, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
+    CALL(launch(m, LAST, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_fd7f708d, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_fa44b9c0, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
+    CALL(launch(m, LAST, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_fd7f708d, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
-    CALL(launch(m, EARLY, k_reduce_6fd598a5, "b4.h.d", 294, 64, stream, v_b4_h_e,
+    CALL(launch(m, MIDDLE, k_reduce_0994697e, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
-    CALL(launch(m, EARLY, k_reduce_c80e68f0, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
+    CALL(launch(m, MIDDLE, k_reduce_f21df1de, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_b3af6f7c, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
+    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_b_0_t, v_b4_h, v_b4_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_b3af6f7c, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
+    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_b_1_t, v_b4_h_0, v_b4_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_b3af6f7c, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
-    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
+    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_b_2_t, v_b4_h_1, v_b4_h_2,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_b3af6f7c, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
-    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b5.h.d", 294, 128, stream, v_b5_h_e,
+    CALL(launch(m, LAST, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_76dfc2b7, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_2e189ab1, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
+    CALL(launch(m, LAST, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
     return 0;
 }
@@ -3649,43 +3709,43 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_76dfc2b7, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_2e189ab1, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
+    CALL(launch(m, LAST, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_76dfc2b7, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
-    CALL(launch(m, EARLY, k_reduce_56b3fb8d, "b6.h.d", 441, 64, stream, v_b6_h_e,
+    CALL(launch(m, LAST, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     // as b1
     CALL(conv_run(m, CONV_b6_h, v_b6_h_d, v_b6_h_c_scaled, v_b6_h_t, NULL, v_b6_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_898173e0, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
+    CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_898173e0, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
+    CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_898173e0, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
-        v_b6_h_1, v_b7_e_n_t, v_b7_e));
-    CALL(launch(m, EARLY, k_reduce_a2ee086c, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
+    CALL(launch(m, FIRST, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
+        v_b7_e_n_t, v_b7_e));
+    CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
     // as b1
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_2647452f, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
+    CALL(launch(m, FIRST, k_product_237887f5, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
-    CALL(launch(m, EARLY, k_reduce_efab682a, "f", 1280, 32, stream, v_head, v_f));
-    CALL(launch(m, EARLY, k_reduce_e72b9544, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));
+    CALL(launch(m, LAST, k_reduce_1b6f6a95, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -3759,10 +3819,12 @@ static int record(mobilenet_v2 *m, const void *const *in, void *const *out, cuda
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

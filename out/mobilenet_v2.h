@@ -52,8 +52,10 @@ typedef struct mobilenet_v2_info {
 int mobilenet_v2_create(mobilenet_v2 **m, const void *weights, size_t bytes,
     const mobilenet_v2_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int mobilenet_v2_run(mobilenet_v2 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *out);

@@ -12,46 +12,46 @@
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
 // by        basis change 32, summation splitting 1
-//   103.9 us est. r0               k_product_0682b711
-//    25.9 us est. l1.a.a.c.data    k_stitch_4def1fb1
-//    22.9 us est. l1.a.a.c.product k_product_384fc1ec
-//    16.1 us est. l1.a.b.c.data    k_stitch_adcc9750
-//    22.9 us est. l1.a.b.c.product k_product_384fc1ec
-//    22.2 us est. l1.b.a.c.data    k_stitch_cd3cb3ec
-//    22.9 us est. l1.b.a.c.product k_product_384fc1ec
-//    16.1 us est. l1.b.b.c.data    k_stitch_adcc9750
-//    22.9 us est. l1.b.b.c.product k_product_384fc1ec
-//    14.9 us est. l1.b             k_basis_e1aa0019
+//   103.9 us est. r0               k_product_9c6ca134
+//    25.9 us est. l1.a.a.c.data    k_stitch_abd2d4f5
+//    22.9 us est. l1.a.a.c.product k_product_8a955f22
+//    16.1 us est. l1.a.b.c.data    k_stitch_fbe2129a
+//    22.9 us est. l1.a.b.c.product k_product_8a955f22
+//    22.2 us est. l1.b.a.c.data    k_stitch_20681cf6
+//    22.9 us est. l1.b.a.c.product k_product_8a955f22
+//    16.1 us est. l1.b.b.c.data    k_stitch_fbe2129a
+//    22.9 us est. l1.b.b.c.product k_product_8a955f22
+//    14.9 us est. l1.b             k_basis_7789205c
 //    48.2 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     5.6 us est. l2.h.b.c.data    k_basis_b0af5b9a
+//     5.6 us est. l2.h.b.c.data    k_basis_e2588060
 //    24.9 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. l2.h.b.c         k_basis_a3fed44c
+//     5.1 us est. l2.h.b.c         k_basis_7aa9a3b6
 //     6.5 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     5.6 us est. l2.a.c.data      k_basis_b0af5b9a
+//     5.6 us est. l2.a.c.data      k_basis_e2588060
 //    24.9 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     8.6 us est. l2.b.c.data      k_stitch_bf132fba
+//     8.6 us est. l2.b.c.data      k_stitch_63afc805
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     6.2 us est. l2               k_basis_c7a62e55
-//    46.8 us est. l3.h.r           k_product_cc742cb6
-//     4.1 us est. l3.h.b.c.data    k_basis_9f1b6b4d
+//     6.2 us est. l2               k_basis_37e62764
+//    46.8 us est. l3.h.r           k_product_9c11571f
+//     4.1 us est. l3.h.b.c.data    k_basis_44891dcb
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     3.6 us est. l3.h.b.c         k_basis_44863cdd
-//     6.6 us est. l3.h             k_product_57945686
-//     4.1 us est. l3.a.c.data      k_basis_9f1b6b4d
+//     3.6 us est. l3.h.b.c         k_basis_adac3d23
+//     6.6 us est. l3.h             k_product_c40a812f
+//     4.1 us est. l3.a.c.data      k_basis_44891dcb
 //    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     6.2 us est. l3.b.c.data      k_stitch_68bea586
+//     6.2 us est. l3.b.c.data      k_stitch_bdeaddc8
 //    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     4.1 us est. l3               k_basis_c0288840
-//    49.2 us est. l4.h.a.c.part    k_product_6fa94069
-//     5.6 us est. l4.h.b.c.data    k_stitch_eb13330c
+//     4.1 us est. l3               k_basis_d2e0ceac
+//    49.2 us est. l4.h.a.c.part    k_product_cc542374
+//     5.6 us est. l4.h.b.c.data    k_stitch_1eeed237
 //    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. l4.h.b.c         k_basis_f7f00405
+//     2.4 us est. l4.h.b.c         k_basis_e1ba8ca3
 //     8.2 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     2.7 us est. l4.a.c.data      k_basis_0a5d93ed
+//     2.7 us est. l4.a.c.data      k_basis_c82ae8a3
 //    39.5 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     3.9 us est. l4.b.c.data      k_stitch_18f17591
+//     3.9 us est. l4.b.c.data      k_stitch_6a6550d1
 //    39.5 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     3.1 us est. f                k_stitch_b93b46f6
+//     3.1 us est. f                k_stitch_ceaa5402
 //     3.5 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -109,8 +109,10 @@ typedef struct resnet18_n16_info {
 int resnet18_n16_create(resnet18_n16 **m, const void *weights, size_t bytes,
     const resnet18_n16_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int resnet18_n16_run(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int resnet18_n16_capture(resnet18_n16 *m, const void *const *in, void *const *out);
@@ -418,11 +420,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -741,7 +746,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -751,7 +756,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -787,10 +792,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
 // p0: stem.var, p1: stem.scale
-static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -802,10 +807,10 @@ static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restr
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_86994278(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 9408u) return;
     const int i0 = (int)(id % 64u);
     const int i3 = (int)(id / 64u);
@@ -814,10 +819,11 @@ static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restr
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
 // p0: stem.bias, p1: stem.mean, p2: stem.s
-static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -829,10 +835,10 @@ static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restr
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
 // p0: l1.a.b.k, p1: l1.a.b.s
-static __global__ void __launch_bounds__(64) k_map_b988b85c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_23014b89(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -859,10 +865,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -893,10 +899,10 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
 // p0: l2.d.scale, p1: l2.d.var
-static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_88c2ced4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -908,10 +914,10 @@ static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restr
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_8e101f70(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_6d67f9ba(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -923,10 +929,10 @@ static __global__ void __launch_bounds__(64) k_map_8e101f70(const float *__restr
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
 // p0: l2.h.b.k, p1: l2.h.b.s
-static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_map_47171013(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
@@ -939,10 +945,10 @@ static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__rest
 // by basis change F(4x4,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -973,10 +979,10 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 
 // l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
 // p0: l2.h.a.k, p1: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_d7bb0630(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_86bd8be8(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 18432u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -988,10 +994,11 @@ static __global__ void __launch_bounds__(64) k_map_d7bb0630(const float *__restr
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
 // p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_a6a536e8(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1004,11 +1011,12 @@ static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restr
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
 //     * l2.h.b.s[i0])
 // p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
-static __global__ void __launch_bounds__(64) k_map_e8107ead(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_7d1fb4bf(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1024,10 +1032,10 @@ static __global__ void __launch_bounds__(64) k_map_e8107ead(const float *__restr
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
 // p0: l3.d.scale, p1: l3.d.var
-static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_5a1b0358(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1039,10 +1047,10 @@ static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restr
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
 // p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(64) k_map_52288c6e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_df246444(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i0 = (int)(id % 256u);
     const int i1 = (int)(id / 256u);
@@ -1051,10 +1059,10 @@ static __global__ void __launch_bounds__(64) k_map_52288c6e(const float *__restr
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
 // p0: l3.h.b.k, p1: l3.h.b.s
-static __global__ void __launch_bounds__(256) k_map_69014e0d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_27396da7(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
@@ -1067,10 +1075,10 @@ static __global__ void __launch_bounds__(256) k_map_69014e0d(const float *__rest
 // by basis change F(4x4,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_972d9295(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -1101,10 +1109,10 @@ static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__re
 
 // l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(256) k_map_3b064604(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_ba7774f9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 294912u) return;
     const int i0 = (int)(id % 256u);
     const int i3 = (int)(id / 256u % 128u);
@@ -1114,10 +1122,11 @@ static __global__ void __launch_bounds__(256) k_map_3b064604(const float *__rest
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
 // p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_17f26b0a(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1130,11 +1139,12 @@ static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restr
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
 //     * l3.h.b.s[i0])
 // p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
-static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e55a26a7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1150,10 +1160,10 @@ static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restr
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
 // p0: l4.d.var, p1: l4.d.scale
-static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_6134634e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1165,10 +1175,10 @@ static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restr
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
 // p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(64) k_map_f97999a6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_821e9dd5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1180,10 +1190,10 @@ static __global__ void __launch_bounds__(64) k_map_f97999a6(const float *__restr
 
 // l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
 // p0: l4.h.b.k, p1: l4.h.b.s
-static __global__ void __launch_bounds__(256) k_map_b4ed4691(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_a75e9f1f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 589824u) return;
     const int i3 = (int)(id % 1152u) * 4;
     const int i0 = (int)(id / 1152u);
@@ -1196,10 +1206,10 @@ static __global__ void __launch_bounds__(256) k_map_b4ed4691(const float *__rest
 // by basis change F(4x4,3x3)
 // l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_78efffae(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -1230,10 +1240,10 @@ static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__re
 
 // l4.h.a.c.part.lines[i0,i1,i2,i3] = l4.h.a.s[i2] * l4.h.a.k[i2,i3,i0,i1]
 // p0: l4.h.a.k, p1: l4.h.a.s
-static __global__ void __launch_bounds__(256) k_map_3be656d1(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_e2606235(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1179648u) return;
     const int i2 = (int)(id % 512u);
     const int i1 = (int)(id / 512u);
@@ -1242,10 +1252,11 @@ static __global__ void __launch_bounds__(256) k_map_3be656d1(const float *__rest
 
 // l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
 // p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
-static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1258,11 +1269,12 @@ static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restr
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
 //     * l4.h.b.s[i0])
 // p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
-static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1ccb3cdf(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1280,8 +1292,8 @@ static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_0682b711(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_9c6ca134(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
@@ -1312,7 +1324,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_0682b711(const float 
             (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), acc);
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1423,12 +1436,12 @@ static __device__ __forceinline__ void part_basis_fde9f4e0(const float *p0, floa
 }
 
 // p0 by slices in shared memory and, as a whole, to `also`, then l1.a.a.c.data
-static __global__ void __launch_bounds__(256) k_stitch_4def1fb1(const float *p0,
-    float *__restrict__ y, float *__restrict__ also) {
+static __global__ void __launch_bounds__(256) k_stitch_abd2d4f5(const float *p0,
+    float *__restrict__ y, float *__restrict__ also, bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 392u; k += 256u)
         part_reduce_9f3d8b12(p0, own, slice * 392u + k);
     __syncthreads();
@@ -1443,8 +1456,8 @@ static __global__ void __launch_bounds__(256) k_stitch_4def1fb1(const float *p0,
 // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
 //     l1.a.a.c.filter[i0,i1,i2,r0]
 // p0: l1.a.a.c.filter, p1: l1.a.a.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_384fc1ec(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_8a955f22(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 25u * 128u, m0 = 0u;
@@ -1460,7 +1473,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_384fc1ec(const float 
         return fetch<float4>(&p1[i1 * 200704 + r0 * 3136 + i5], i5 < 3136);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1526,12 +1540,12 @@ static __device__ __forceinline__ void part_basis_dbe56265(const float *p0,
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
 // p0: l1.a.a.c.product, p1: l1.a.a.t
-static __global__ void __launch_bounds__(224) k_stitch_adcc9750(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(224) k_stitch_fbe2129a(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_dbe56265(p0, p1, own, slice * 196u + k);
     __syncthreads();
@@ -1580,12 +1594,13 @@ static __device__ __forceinline__ void part_basis_d896af18(const float *p0, cons
 
 // l1.a by slices in shared memory and, as a whole, to `also`, then l1.b.a.c.data
 // p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
-static __global__ void __launch_bounds__(224) k_stitch_cd3cb3ec(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
+static __global__ void __launch_bounds__(224) k_stitch_20681cf6(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also,
+    bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_d896af18(p0, p1, p2, own, slice * 196u + k);
     __syncthreads();
@@ -1601,10 +1616,10 @@ static __global__ void __launch_bounds__(224) k_stitch_cd3cb3ec(const float *p0,
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.b.t[i1])
 // p0: l1.b.b.c.product, p1: l1.a, p2: l1.b.b.t
-static __global__ void __launch_bounds__(256) k_basis_e1aa0019(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_7789205c(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 200704u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1641,10 +1656,10 @@ static __global__ void __launch_bounds__(256) k_basis_e1aa0019(const float *p0, 
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_basis_b0af5b9a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_e2588060(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i5 = (int)(id % 7u);
     const int i4 = (int)(id / 7u % 7u);
@@ -1682,10 +1697,10 @@ static __global__ void __launch_bounds__(256) k_basis_b0af5b9a(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(256) k_basis_a3fed44c(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_7aa9a3b6(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1790,12 +1805,12 @@ static __device__ __forceinline__ void part_basis_0efd252c(const float *p0, floa
 
 // l2.r by slices in shared memory, then l2.b.c.data
 // p0: l2.a.c.product, p1: l2.a.t
-static __global__ void __launch_bounds__(256) k_stitch_bf132fba(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_stitch_63afc805(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_basis_e103cb85(p0, p1, own, slice * 49u + k);
     __syncthreads();
@@ -1808,10 +1823,10 @@ static __global__ void __launch_bounds__(256) k_stitch_bf132fba(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.b.t[i1])
 // p0: l2.b.c.product, p1: l2.h, p2: l2.b.t
-static __global__ void __launch_bounds__(256) k_basis_c7a62e55(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_37e62764(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1849,8 +1864,8 @@ static __global__ void __launch_bounds__(256) k_basis_c7a62e55(const float *p0, 
 //     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_cc742cb6(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_9c11571f(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
@@ -1871,7 +1886,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_cc742cb6(const float 
             n < 3136u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
     float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 16384>(a), b, acc);
+    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 16384>(a), b, next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1891,10 +1906,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_cc742cb6(const float 
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_44891dcb(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1932,10 +1947,10 @@ static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(128) k_basis_44863cdd(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_adac3d23(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -1974,8 +1989,8 @@ static __global__ void __launch_bounds__(128) k_basis_44863cdd(const float *p0,
 //     0:14
 // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_57945686(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_c40a812f(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
@@ -1993,7 +2008,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_57945686(const float 
         return fetch<float>(&p1[i0 * 100352 + r0 * 784 + i2 * 56 + i3 * 2], n < 3136u);
     };
     float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<1024, 16384>(a), moving<3136, 0>(b), acc);
+    tile.multiply<false, false, 1>(0u, 128u, moving<1024, 16384>(a), moving<3136, 0>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2091,12 +2107,12 @@ static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, floa
 
 // l3.r by slices in shared memory, then l3.b.c.data
 // p0: l3.a.c.product, p1: l3.a.t
-static __global__ void __launch_bounds__(256) k_stitch_68bea586(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_stitch_bdeaddc8(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[1568];
     float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 16u; k += 32u)
         part_basis_f2b50277(p0, p1, own, slice * 16u + k);
     __syncthreads();
@@ -2109,10 +2125,10 @@ static __global__ void __launch_bounds__(256) k_stitch_68bea586(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
 // p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
-static __global__ void __launch_bounds__(128) k_basis_c0288840(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_d2e0ceac(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -2156,8 +2172,8 @@ static __global__ void __launch_bounds__(128) k_basis_c0288840(const float *p0, 
 // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3[i2,r0,i0+2*i4-1,i1+2*i5-1] *
 //     l4.h.a.c.part.lines[i0,i1,i3,r0] where i4 in 0:7, i5 in 0:7, pad l3 0
 // p0: l4.h.a.c.part.lines, p1: l3
-static __global__ void __launch_bounds__(256, 1) k_product_6fa94069(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_cc542374(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 4u * 128u;
@@ -2178,7 +2194,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_6fa94069(const float 
             n < 784u && i4 * 2 + i0 >= 1 && i5 * 2 + i1 >= 1);
     };
     float acc[8][8] = {};
-    tile.multiply<false, false, 1>(0u, 256u, moving<18432, 147456>(a), moving<784, 1568>(b), acc);
+    tile.multiply<false, false, 1>(0u, 256u, moving<18432, 147456>(a), moving<784, 1568>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 8 * 8; e += 1) {
         const int i = e / 8, j = e % 8;
@@ -2248,12 +2265,12 @@ static __device__ __forceinline__ void part_basis_0a2fbf06(const float *p0, floa
 
 // l4.h.r by slices in shared memory, then l4.h.b.c.data
 // p0: l4.h.a.c.part, p1: l4.h.a.t
-static __global__ void __launch_bounds__(256) k_stitch_eb13330c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_stitch_1eeed237(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[416];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 32u)
         part_reduce_5cbf7997(p0, p1, own, slice * 49u + k);
     __syncthreads();
@@ -2264,10 +2281,10 @@ static __global__ void __launch_bounds__(256) k_stitch_eb13330c(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_f7f00405(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_e1ba8ca3(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -2304,10 +2321,10 @@ static __global__ void __launch_bounds__(64) k_basis_f7f00405(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h 0
-static __global__ void __launch_bounds__(64) k_basis_0a5d93ed(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i5 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 2u);
@@ -2383,12 +2400,12 @@ static __device__ __forceinline__ void part_basis_54304f4d(const float *p0,
 
 // l4.r by slices in shared memory, then l4.b.c.data
 // p0: l4.a.c.product, p1: l4.a.t
-static __global__ void __launch_bounds__(256) k_stitch_18f17591(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_stitch_6a6550d1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[416];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
         part_basis_54304f4d(p0, p1, own, slice * 4u + k);
     __syncthreads();
@@ -2459,12 +2476,12 @@ static __device__ __forceinline__ void part_reduce_80c2b84b(const float *p0, flo
 
 // l4 by slices in shared memory, then f
 // p0: l4.b.c.product, p1: l4.h, p2: l4.b.t
-static __global__ void __launch_bounds__(128) k_stitch_b93b46f6(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_stitch_ceaa5402(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[208];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
         part_basis_9fc805e6(p0, p1, p2, own, slice * 4u + k);
     __syncthreads();
@@ -2517,6 +2534,14 @@ static int fail(resnet18_n16 *m, int code, const char *where, const char *why) {
 
 static void stepped(resnet18_n16 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 #define CUDNN_CALL(m, where, call)                                                                \
@@ -2606,16 +2631,36 @@ static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
+// does not list the one that it has to be, that which fused calls always have takes its place.
+static bool conv_fall_back(resnet18_n16 *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    (void)s;
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > WORKSPACE_BYTES)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
 static int conv_open(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An algorithm may be listed once for each arithmetic.
+    cudnnConvolutionFwdAlgoPerf_t p[16];
     // An identity activation is only supported with this algorithm.
     const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
     int n = 0, r = conv_describe(m, c, s);
     if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    return conv_first(m, c, s, p, n, only);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
+    r = conv_first(m, c, s, p, n, only);
+    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    m->error[0] = 0;
+    return 0;
 }
 
 static void conv_close(conv_call *c) {
@@ -2643,22 +2688,6 @@ static bool conv_refused(cudnnStatus_t e) {
 #else
     return e == CUDNN_STATUS_NOT_SUPPORTED;
 #endif
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
-// the one that fused calls always have takes its place.
-static bool conv_fall_back(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
@@ -2761,6 +2790,12 @@ static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
     int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                           s->lda, s->batch, s->sa);
     if (!r)
@@ -2881,21 +2916,16 @@ static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -2905,170 +2935,169 @@ static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *n
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
     // stem.c.scaled stored as [i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+    CALL(launch(m, ALONE, k_map_86994278, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
         v_l1_a_b_s, v_l1_a_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
         v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
         v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
         v_l1_a_a_s, v_l1_a_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
         v_l1_a_a_s, v_l1_a_a_t));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
         v_l1_a_b_s, v_l1_a_b_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
         v_l1_b_b_s, v_l1_b_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
         v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
         v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
         v_l1_b_a_s, v_l1_b_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
         v_l1_b_a_s, v_l1_b_a_t));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
         v_l1_b_b_s, v_l1_b_b_t));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_8e101f70, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ALONE, k_map_6d67f9ba, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+    CALL(launch(m, ALONE, k_map_47171013, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_scaled));
     return 0;
 }
 
 static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
         v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_d7bb0630, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
+    CALL(launch(m, ALONE, k_map_86bd8be8, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_e8107ead, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+    CALL(launch(m, ALONE, k_map_7d1fb4bf, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
         v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
         v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+    CALL(launch(m, ALONE, k_map_47171013, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
         v_l2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
         v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
         v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+    CALL(launch(m, ALONE, k_map_47171013, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
         v_l2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
         v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
         v_l2_a_s, v_l2_a_t));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
         v_l2_b_s, v_l2_b_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
     // l3.d.c.scaled stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_52288c6e, "l3.d.c.scaled", 512, 64, stream, v_l3_d_k, v_l3_d_s,
+    CALL(launch(m, ALONE, k_map_df246444, "l3.d.c.scaled", 512, 64, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.h.b.c.filter", 512, 128, stream,
-        v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ALONE, k_basis_972d9295, "l3.h.b.c.filter", 512, 128, stream, v_l3_h_b_c_scaled,
+        v_l3_h_b_c_filter));
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
     // l3.h.a.c.lines stored as [i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_map_3b064604, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
+    CALL(launch(m, ALONE, k_map_ba7774f9, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_9da69f6d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ALONE, k_map_e55a26a7, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
         v_l3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_972d9295, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
         v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
         v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
         v_l3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
+    CALL(launch(m, ALONE, k_basis_972d9295, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
         v_l3_a_s, v_l3_a_t));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
         v_l3_b_s, v_l3_b_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_f97999a6, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+    CALL(launch(m, ALONE, k_map_821e9dd5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
     return 0;
 }
 
 static int prepare_weights_from_l4_h_b_s(resnet18_n16 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_b4ed4691, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
+    CALL(launch(m, ALONE, k_map_a75e9f1f, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.h.b.c.filter", 1024, 256, stream,
-        v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ALONE, k_basis_78efffae, "l4.h.b.c.filter", 1024, 256, stream, v_l4_h_b_c_scaled,
+        v_l4_h_b_c_filter));
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
     // l4.h.a.c.part.lines stored as [i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_map_3be656d1, "l4.h.a.c.part.lines", 4608, 256, stream, v_l4_h_a_k,
+    CALL(launch(m, ALONE, k_map_e2606235, "l4.h.a.c.part.lines", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
-    CALL(launch(m, ORDERED, k_map_e3c66234, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ALONE, k_map_1ccb3cdf, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_b4ed4691, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
+    CALL(launch(m, ALONE, k_map_a75e9f1f, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
         v_l4_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_78efffae, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled,
         v_l4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_b4ed4691, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
+    CALL(launch(m, ALONE, k_map_a75e9f1f, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
         v_l4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
+    CALL(launch(m, ALONE, k_basis_78efffae, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
         v_l4_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
         v_l4_a_s, v_l4_a_t));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
         v_l4_b_s, v_l4_b_t));
     return 0;
 }
@@ -3103,7 +3132,7 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_df13b9c7);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_cf926670);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3321,79 +3350,78 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_0682b711, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_9c6ca134, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_stitch_4def1fb1, "l1.a.a.c.data", 1024, 256, stream, v_r0,
+    CALL(launch(m, MIDDLE, k_stitch_abd2d4f5, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
-    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.a.a.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.a.a.c.product", 900, 256, stream,
         v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_adcc9750, "l1.a.b.c.data", 1024, 224, stream, v_l1_a_a_c_product,
-        v_l1_a_a_t, v_l1_a_b_c_data));
-    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.a.b.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_stitch_fbe2129a, "l1.a.b.c.data", 1024, 224, stream,
+        v_l1_a_a_c_product, v_l1_a_a_t, v_l1_a_b_c_data));
+    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.a.b.c.product", 900, 256, stream,
         v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
-    CALL(launch(m, EARLY, k_stitch_cd3cb3ec, "l1.b.a.c.data", 1024, 224, stream, v_l1_a_b_c_product,
-        v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
-    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.b.a.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_stitch_20681cf6, "l1.b.a.c.data", 1024, 224, stream,
+        v_l1_a_b_c_product, v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
+    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.b.a.c.product", 900, 256, stream,
         v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_adcc9750, "l1.b.b.c.data", 1024, 224, stream, v_l1_b_a_c_product,
-        v_l1_b_a_t, v_l1_b_b_c_data));
-    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.b.b.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_stitch_fbe2129a, "l1.b.b.c.data", 1024, 224, stream,
+        v_l1_b_a_c_product, v_l1_b_a_t, v_l1_b_b_c_data));
+    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.b.b.c.product", 900, 256, stream,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
-    CALL(launch(m, EARLY, k_basis_e1aa0019, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, LAST, k_basis_7789205c, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_b0af5b9a, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
+    CALL(launch(m, ALONE, k_basis_e2588060, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_a3fed44c, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
+    CALL(launch(m, ALONE, k_basis_7aa9a3b6, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_b0af5b9a, "l2.a.c.data", 392, 256, stream, v_l2_h,
+    CALL(launch(m, ALONE, k_basis_e2588060, "l2.a.c.data", 392, 256, stream, v_l2_h,
         v_l2_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_bf132fba, "l2.b.c.data", 512, dim3(64, 4), stream,
+    CALL(launch(m, ALONE, k_stitch_63afc805, "l2.b.c.data", 512, dim3(64, 4), stream,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c7a62e55, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, FIRST, k_basis_37e62764, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_cc742cb6, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, MIDDLE, k_product_9c11571f, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r));
-    CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
+    CALL(launch(m, LAST, k_basis_44891dcb, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_44863cdd, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
+    CALL(launch(m, FIRST, k_basis_adac3d23, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
-    CALL(launch(m, EARLY, k_product_57945686, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
+    CALL(launch(m, MIDDLE, k_product_c40a812f, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
-    CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.a.c.data", 512, 128, stream, v_l3_h,
-        v_l3_a_c_data));
+    CALL(launch(m, LAST, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h, v_l3_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_68bea586, "l3.b.c.data", 512, dim3(32, 8), stream,
+    CALL(launch(m, ALONE, k_stitch_bdeaddc8, "l3.b.c.data", 512, dim3(32, 8), stream,
         v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c0288840, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, FIRST, k_basis_d2e0ceac, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, EARLY, k_product_6fa94069, "l4.h.a.c.part", 252, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_cc542374, "l4.h.a.c.part", 252, 256, stream,
         v_l4_h_a_c_part_lines, v_l3, v_l4_h_a_c_part));
-    CALL(launch(m, EARLY, k_stitch_eb13330c, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, LAST, k_stitch_1eeed237, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
@@ -3404,22 +3432,21 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
 static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ORDERED, k_basis_f7f00405, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
+    CALL(launch(m, ALONE, k_basis_e1ba8ca3, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
         v_l4_h_b_c));
     // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0a5d93ed, "l4.a.c.data", 512, 64, stream, v_l4_h,
-        v_l4_a_c_data));
+    CALL(launch(m, ALONE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h, v_l4_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_18f17591, "l4.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, ALONE, k_stitch_6a6550d1, "l4.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_b93b46f6, "f", 2048, dim3(32, 4), stream, v_l4_b_c_product,
+    CALL(launch(m, ALONE, k_stitch_ceaa5402, "f", 2048, dim3(32, 4), stream, v_l4_b_c_product,
         v_l4_h, v_l4_b_t, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]
@@ -3497,10 +3524,12 @@ static int record(resnet18_n16 *m, const void *const *in, void *const *out, cuda
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -68,8 +68,10 @@ typedef struct resnet18_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int resnet18_create(resnet18 **m, const void *weights, size_t bytes, const resnet18_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int resnet18_run(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int resnet18_capture(resnet18 *m, const void *const *in, void *const *out);
@@ -1742,6 +1744,7 @@ enum { SETS = 8, SAMPLES = 50, FLUSH = 256 << 20 };
 struct bench {
     int sets, samples, next;
     void *in[SETS][INPUTS + 1];
+    void *out[OUTPUTS + 1];  // of plain runs: with the test's own, --check has recorded a graph
     cudaGraphExec_t graph[SETS];
     cudaEvent_t start, stop;
     void *flush;     // written between cold replays: larger than any cache
@@ -1805,6 +1808,11 @@ static int bench_inputs(const test *t, bench *b) {
     return 0;
 }
 
+static int bench_outputs(const test *t, bench *b) {
+    for (int j = 1; j < OUTPUTS; j++) b->out[j] = t->out[j];
+    return device_alloc(&b->out[0], t->info->output[0].bytes);
+}
+
 static int bench_graph(const test *t, bench *b, int s) {
     cudaGraph_t graph = NULL;
     CALL(cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal));
@@ -1835,6 +1843,7 @@ static int bench_graph(const test *t, bench *b, int s) {
 static int bench_open(const test *t, bench *b) {
     cudaDeviceProp prop;
     int device = 0, code = bench_inputs(t, b);
+    if (!code) code = bench_outputs(t, b);
     if (code) return code;
     CALL(cudaGetDevice(&device));
     CALL(cudaGetDeviceProperties(&prop, device));
@@ -1850,6 +1859,7 @@ static int bench_open(const test *t, bench *b) {
 static int bench_release(bench *b) {
     cudaError_t e = cudaSuccess;
     int code = device_free(&b->flush);
+    if (device_free(&b->out[0])) code = FAILED;
     for (int s = 0; s < SETS; s++) {
         if (b->graph[s] && e == cudaSuccess) e = cudaGraphExecDestroy(b->graph[s]);
         else if (b->graph[s]) cudaGraphExecDestroy(b->graph[s]);
@@ -1918,7 +1928,7 @@ static int bench_latency(const test *t, bench *b, bool graph, figures *f) {
     for (int i = 0; i < b->samples; i++) {
         double begin = now_ms();
         if (graph) TRY(replay(t, b));
-        if (!graph && network_run(t->model, b->in[i % b->sets], t->out, t->stream))
+        if (!graph && network_run(t->model, b->in[i % b->sets], b->out, t->stream))
             return fail(FAILED, "run", network_error(t->model));
         CALL(cudaStreamSynchronize(t->stream));
         b->sample[i] = now_ms() - begin;

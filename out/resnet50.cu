@@ -12,88 +12,88 @@
 // libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 6
-//     9.8 us est. r0               k_product_30df2508
-//     2.0 us est. p0               k_reduce_588bbc0a
+//     9.8 us est. r0               k_product_8bbf19ec
+//     2.0 us est. p0               k_reduce_771927ed
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.8 us est. l1.h.b.c.data    k_basis_5750835a
+//     1.8 us est. l1.h.b.c.data    k_basis_2e916ba5
 //     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.t           k_basis_c46632b4
-//     6.5 us est. l1.h             k_product_55131aac
-//     5.2 us est. l1.h.0.r         k_product_74f1d9e6
-//     1.8 us est. l1.h.0.b.c.data  k_basis_5750835a
+//     1.8 us est. l1.h.t           k_basis_3adc4c30
+//     6.5 us est. l1.h             k_product_18887706
+//     5.2 us est. l1.h.0.r         k_product_18efe1da
+//     1.8 us est. l1.h.0.b.c.data  k_basis_2e916ba5
 //     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.0.t         k_basis_c46632b4
-//     4.1 us est. l1.h.0           k_product_c573800a
-//     5.2 us est. l1.h.1.r         k_product_74f1d9e6
-//     1.8 us est. l1.h.1.b.c.data  k_basis_5750835a
+//     1.8 us est. l1.h.0.t         k_basis_3adc4c30
+//     4.1 us est. l1.h.0           k_product_a2ff115e
+//     5.2 us est. l1.h.1.r         k_product_18efe1da
+//     1.8 us est. l1.h.1.b.c.data  k_basis_2e916ba5
 //     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.1.t         k_basis_c46632b4
-//     4.1 us est. l1.h.1           k_product_c573800a
+//     1.8 us est. l1.h.1.t         k_basis_3adc4c30
+//     4.1 us est. l1.h.1           k_product_a2ff115e
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part    k_product_fd6a5d9e
-//     2.0 us est. l2.h.t           k_reduce_a7e67325
+//     7.8 us est. l2.h.b.c.part    k_product_93882a25
+//     2.0 us est. l2.h.t           k_reduce_80f0b1b3
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.0.b.c.data  k_basis_cc0193fb
+//     1.6 us est. l2.h.0.b.c.data  k_basis_d375994a
 //     4.8 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.0.t         k_basis_3af571b3
+//     1.5 us est. l2.h.0.t         k_basis_9249cb7c
 //     4.5 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.1.b.c.data  k_basis_cc0193fb
+//     1.6 us est. l2.h.1.b.c.data  k_basis_d375994a
 //     4.8 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.1.t         k_basis_3af571b3
+//     1.5 us est. l2.h.1.t         k_basis_9249cb7c
 //     4.5 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.2.b.c.data  k_basis_cc0193fb
+//     1.6 us est. l2.h.2.b.c.data  k_basis_d375994a
 //     4.8 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.2.t         k_basis_3af571b3
+//     1.5 us est. l2.h.2.t         k_basis_9249cb7c
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.6 us est. l3.h.b.c.parts   k_product_de8401e9
-//     2.0 us est. l3.h.t           k_reduce_d65b6a2e
-//     5.2 us est. l3.h.c.c         k_product_2ffef958
-//     9.1 us est. l3.h             k_product_b39625fc
+//     8.6 us est. l3.h.b.c.parts   k_product_0c034654
+//     2.0 us est. l3.h.t           k_reduce_6da8ef3c
+//     5.2 us est. l3.h.c.c         k_product_c3482639
+//     9.1 us est. l3.h             k_product_b9fa02bc
 //     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.0.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.0.b.c.product k_product_2a0537f7
-//     1.5 us est. l3.h.0.t         k_basis_e2788776
-//     5.2 us est. l3.h.0           k_product_96ee2a72
+//     1.5 us est. l3.h.0.b.c.data  k_basis_828d9e8c
+//     5.4 us est. l3.h.0.b.c.product k_product_13ca5f7d
+//     1.5 us est. l3.h.0.t         k_basis_5608a71c
+//     5.2 us est. l3.h.0           k_product_fcfe69c9
 //     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.1.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.1.b.c.product k_product_2a0537f7
-//     1.5 us est. l3.h.1.t         k_basis_e2788776
-//     5.2 us est. l3.h.1           k_product_96ee2a72
+//     1.5 us est. l3.h.1.b.c.data  k_basis_828d9e8c
+//     5.4 us est. l3.h.1.b.c.product k_product_13ca5f7d
+//     1.5 us est. l3.h.1.t         k_basis_5608a71c
+//     5.2 us est. l3.h.1           k_product_fcfe69c9
 //     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.2.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.2.b.c.product k_product_2a0537f7
-//     1.5 us est. l3.h.2.t         k_basis_e2788776
-//     5.2 us est. l3.h.2           k_product_96ee2a72
+//     1.5 us est. l3.h.2.b.c.data  k_basis_828d9e8c
+//     5.4 us est. l3.h.2.b.c.product k_product_13ca5f7d
+//     1.5 us est. l3.h.2.t         k_basis_5608a71c
+//     5.2 us est. l3.h.2           k_product_fcfe69c9
 //     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.3.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.3.b.c.product k_product_2a0537f7
-//     1.5 us est. l3.h.3.t         k_basis_e2788776
-//     5.2 us est. l3.h.3           k_product_96ee2a72
+//     1.5 us est. l3.h.3.b.c.data  k_basis_828d9e8c
+//     5.4 us est. l3.h.3.b.c.product k_product_13ca5f7d
+//     1.5 us est. l3.h.3.t         k_basis_5608a71c
+//     5.2 us est. l3.h.3           k_product_fcfe69c9
 //     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.4.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.4.b.c.product k_product_2a0537f7
-//     1.5 us est. l3.h.4.t         k_basis_e2788776
-//     5.2 us est. l3.h.4           k_product_96ee2a72
+//     1.5 us est. l3.h.4.b.c.data  k_basis_828d9e8c
+//     5.4 us est. l3.h.4.b.c.product k_product_13ca5f7d
+//     1.5 us est. l3.h.4.t         k_basis_5608a71c
+//     5.2 us est. l3.h.4           k_product_fcfe69c9
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.2 us est. l4.h.b.c.parts   k_product_324fb4d3
-//     1.6 us est. l4.h.t           k_reduce_8827085f
+//     9.2 us est. l4.h.b.c.parts   k_product_cf3bfe66
+//     1.6 us est. l4.h.t           k_reduce_09a05fb3
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//     9.9 us est. l4.h             k_product_8cdccb08, in 4 parts
+//     9.9 us est. l4.h             k_product_96e0db35, in 4 parts
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.0.b.c.parts k_product_1672b670
-//     1.6 us est. l4.h.0.t         k_reduce_8827085f
+//     9.3 us est. l4.h.0.b.c.parts k_product_c7a1a932
+//     1.6 us est. l4.h.0.t         k_reduce_09a05fb3
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.1.b.c.parts k_product_1672b670
-//     1.6 us est. l4.h.1.t         k_reduce_8827085f
+//     9.3 us est. l4.h.1.b.c.parts k_product_c7a1a932
+//     1.6 us est. l4.h.1.t         k_reduce_09a05fb3
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     1.6 us est. f                k_reduce_8a1ece7b
-//     3.2 us est. y                k_reduce_809f38b9
+//     1.6 us est. f                k_reduce_57f902f9
+//     3.2 us est. y                k_reduce_912e4d57
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -148,8 +148,10 @@ typedef struct resnet50_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int resnet50_create(resnet50 **m, const void *weights, size_t bytes, const resnet50_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int resnet50_run(resnet50 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int resnet50_capture(resnet50 *m, const void *const *in, void *const *out);
@@ -761,11 +763,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -1063,7 +1068,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -1073,7 +1078,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -1158,10 +1163,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
 // p0: stem.var, p1: stem.scale
-static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1173,10 +1178,10 @@ static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restr
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_86994278(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 9408u) return;
     const int i0 = (int)(id % 64u);
     const int i3 = (int)(id / 64u);
@@ -1185,10 +1190,11 @@ static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restr
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
 // p0: stem.bias, p1: stem.mean, p2: stem.s
-static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1200,10 +1206,10 @@ static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restr
 
 // l1.h.b.c.scaled[i0,i1,i2,i3] = l1.h.b.s[i0] * l1.h.b.k[i0,i1,i2,i3]
 // p0: l1.h.b.k, p1: l1.h.b.s
-static __global__ void __launch_bounds__(64) k_map_b988b85c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_23014b89(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
@@ -1230,10 +1236,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.g[i0,r0] * l1.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -1264,10 +1270,10 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 
 // l1.h.a.c.scaled[i0,i1] = l1.h.a.s[i0] * l1.h.a.k[i0,i1,0,0]
 // p0: l1.h.a.k, p1: l1.h.a.s
-static __global__ void __launch_bounds__(64) k_map_3f042f9c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_ae37dcdc(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 1024u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -1279,10 +1285,10 @@ static __global__ void __launch_bounds__(64) k_map_3f042f9c(const float *__restr
 
 // l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
 // p0: l1.d.scale, p1: l1.d.var
-static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_5a1b0358(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1296,11 +1302,11 @@ static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restr
 // l1.d.c.weights[i0,i1] = l1.h.c.s[i0] * l1.h.c.k[i0,i1-64,0,0] + l1.d.s[i0] * l1.d.k[i0,i1,0,0]
 //     where i1 in 0:128, pad l1.d.k 0, pad l1.h.c.k 0
 // p0: l1.d.k, p1: l1.d.s, p2: l1.h.c.k, p3: l1.h.c.s
-static __global__ void __launch_bounds__(64) k_map_0b08844f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_96967cbf(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
@@ -1317,11 +1323,12 @@ static __global__ void __launch_bounds__(64) k_map_0b08844f(const float *__restr
 // l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + (l1.h.c.bias[i0] - l1.h.c.mean[i0]
 //     * l1.h.c.s[i0])
 // p0: l1.d.bias, p1: l1.d.mean, p2: l1.d.s, p3: l1.h.c.bias, p4: l1.h.c.mean, p5: l1.h.c.s
-static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e55a26a7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1337,10 +1344,10 @@ static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restr
 
 // l1.h.0.a.c.scaled[i0,i1] = l1.h.0.a.s[i0] * l1.h.0.a.k[i0,i1,0,0]
 // p0: l1.h.0.a.k, p1: l1.h.0.a.s
-static __global__ void __launch_bounds__(64) k_map_04b11fb6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_3beef07b(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1352,10 +1359,10 @@ static __global__ void __launch_bounds__(64) k_map_04b11fb6(const float *__restr
 
 // l1.h.0.c.c.scaled[i0,i1] = l1.h.0.c.s[i0] * l1.h.0.c.k[i0,i1,0,0]
 // p0: l1.h.0.c.k, p1: l1.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_39d18939(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_07dce4f6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
@@ -1367,10 +1374,11 @@ static __global__ void __launch_bounds__(64) k_map_39d18939(const float *__restr
 
 // l1.h.0.c.t[i0] = l1.h.0.c.bias[i0] - l1.h.0.c.mean[i0] * l1.h.0.c.s[i0]
 // p0: l1.h.0.c.bias, p1: l1.h.0.c.mean, p2: l1.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_17f26b0a(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1382,10 +1390,10 @@ static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restr
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
 // p0: l2.d.var, p1: l2.d.scale
-static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_6134634e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1397,10 +1405,10 @@ static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restr
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_f97999a6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_821e9dd5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1412,10 +1420,10 @@ static __global__ void __launch_bounds__(64) k_map_f97999a6(const float *__restr
 
 // l2.h.a.s[i0] = l2.h.a.scale[i0] * rsqrt(l2.h.a.var[i0] + 1e-05)
 // p0: l2.h.a.scale, p1: l2.h.a.var
-static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_88c2ced4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1427,10 +1435,10 @@ static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restr
 
 // l2.h.a.c.scaled[i0,i1] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,0,0]
 // p0: l2.h.a.k, p1: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_4cb471da(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_f5792306(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1442,10 +1450,11 @@ static __global__ void __launch_bounds__(64) k_map_4cb471da(const float *__restr
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
 // p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_a6a536e8(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1457,10 +1466,10 @@ static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restr
 
 // l2.h.b.c.part.lines[i0,i1,i2,i3] = l2.h.b.s[i2] * l2.h.b.k[i2,i3,i0,i1]
 // p0: l2.h.b.k, p1: l2.h.b.s
-static __global__ void __launch_bounds__(256) k_map_4d87eab3(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_cf815414(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 147456u) return;
     const int i2 = (int)(id % 128u);
     const int i1 = (int)(id / 128u);
@@ -1469,10 +1478,10 @@ static __global__ void __launch_bounds__(256) k_map_4d87eab3(const float *__rest
 
 // l2.h.c.c.scaled[i0,i1] = l2.h.c.s[i0] * l2.h.c.k[i0,i1,0,0]
 // p0: l2.h.c.k, p1: l2.h.c.s
-static __global__ void __launch_bounds__(64) k_map_5aceaeac(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_7c0c6799(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
@@ -1485,11 +1494,12 @@ static __global__ void __launch_bounds__(64) k_map_5aceaeac(const float *__restr
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.c.bias[i0] - l2.h.c.mean[i0]
 //     * l2.h.c.s[i0])
 // p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.c.bias, p4: l2.h.c.mean, p5: l2.h.c.s
-static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1ccb3cdf(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1505,10 +1515,10 @@ static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restr
 
 // l2.h.0.b.c.scaled[i0,i1,i2,i3] = l2.h.0.b.s[i0] * l2.h.0.b.k[i0,i1,i2,i3]
 // p0: l2.h.0.b.k, p1: l2.h.0.b.s
-static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_map_47171013(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
@@ -1521,10 +1531,10 @@ static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__rest
 // by basis change F(4x4,3x3)
 // l2.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.g[i0,r0] * l2.h.0.b.c.scaled[i2,i3,r0,r1] *
 //     l1.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
@@ -1555,10 +1565,10 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 
 // l2.h.0.a.c.scaled[i0,i1] = l2.h.0.a.s[i0] * l2.h.0.a.k[i0,i1,0,0]
 // p0: l2.h.0.a.k, p1: l2.h.0.a.s
-static __global__ void __launch_bounds__(64) k_map_ee32a864(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_21e14ba9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1570,10 +1580,11 @@ static __global__ void __launch_bounds__(64) k_map_ee32a864(const float *__restr
 
 // l2.h.0.c.t[i0] = l2.h.0.c.bias[i0] - l2.h.0.c.mean[i0] * l2.h.0.c.s[i0]
 // p0: l2.h.0.c.bias, p1: l2.h.0.c.mean, p2: l2.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1585,10 +1596,10 @@ static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restr
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
 // p0: l3.d.var, p1: l3.d.scale
-static __global__ void __launch_bounds__(64) k_map_8ce0fc37(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_810f66e7(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1600,10 +1611,10 @@ static __global__ void __launch_bounds__(64) k_map_8ce0fc37(const float *__restr
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
 // p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(256) k_map_58c021d0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_aa63a3de(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 524288u) return;
     const int i0 = (int)(id % 1024u);
     const int i1 = (int)(id / 1024u);
@@ -1612,10 +1623,10 @@ static __global__ void __launch_bounds__(256) k_map_58c021d0(const float *__rest
 
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_1f3cb6fc(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_1fa4ae2c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1627,10 +1638,10 @@ static __global__ void __launch_bounds__(64) k_map_1f3cb6fc(const float *__restr
 
 // l3.h.b.c.lines[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i3,i1,i2]
 // p0: l3.h.b.k, p1: l3.h.b.s
-static __global__ void __launch_bounds__(256) k_map_d71fe1b8(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_58d710a3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 589824u) return;
     const int i0 = (int)(id % 256u);
     const int i3 = (int)(id / 256u % 256u);
@@ -1640,10 +1651,10 @@ static __global__ void __launch_bounds__(256) k_map_d71fe1b8(const float *__rest
 
 // l3.h.c.c.scaled[i0,i1] = l3.h.c.s[i0] * l3.h.c.k[i0,i1,0,0]
 // p0: l3.h.c.k, p1: l3.h.c.s
-static __global__ void __launch_bounds__(128) k_map_6d1651b5(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_map_0871722b(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
@@ -1656,11 +1667,12 @@ static __global__ void __launch_bounds__(128) k_map_6d1651b5(const float *__rest
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.c.bias[i0] - l3.h.c.mean[i0]
 //     * l3.h.c.s[i0])
 // p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.c.bias, p4: l3.h.c.mean, p5: l3.h.c.s
-static __global__ void __launch_bounds__(64) k_map_cc01d564(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1d2dafa9(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1676,10 +1688,10 @@ static __global__ void __launch_bounds__(64) k_map_cc01d564(const float *__restr
 
 // l3.h.0.b.c.scaled[i0,i1,i2,i3] = l3.h.0.b.s[i0] * l3.h.0.b.k[i0,i1,i2,i3]
 // p0: l3.h.0.b.k, p1: l3.h.0.b.s
-static __global__ void __launch_bounds__(256) k_map_69014e0d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_27396da7(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
@@ -1703,10 +1715,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.g[i0,r0] * l3.h.0.b.c.scaled[i2,i3,r0,r1]
 //     * l3.h.0.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_f30c815a(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_basis_cafd7dc2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
     const int i2 = (int)(id / 256u);
@@ -1737,10 +1749,10 @@ static __global__ void __launch_bounds__(128) k_basis_f30c815a(const float *__re
 
 // l3.h.0.a.c.scaled[i0,i1] = l3.h.0.a.s[i0] * l3.h.0.a.k[i0,i1,0,0]
 // p0: l3.h.0.a.k, p1: l3.h.0.a.s
-static __global__ void __launch_bounds__(128) k_map_52f3cdf0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_map_636100ec(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 65536u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
@@ -1752,10 +1764,11 @@ static __global__ void __launch_bounds__(128) k_map_52f3cdf0(const float *__rest
 
 // l3.h.0.c.t[i0] = l3.h.0.c.bias[i0] - l3.h.0.c.mean[i0] * l3.h.0.c.s[i0]
 // p0: l3.h.0.c.bias, p1: l3.h.0.c.mean, p2: l3.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_3d21f8d7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_e617cb20(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1767,10 +1780,10 @@ static __global__ void __launch_bounds__(64) k_map_3d21f8d7(const float *__restr
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
 // p0: l4.d.var, p1: l4.d.scale
-static __global__ void __launch_bounds__(64) k_map_c2d2a67d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_cfa4422d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1782,10 +1795,10 @@ static __global__ void __launch_bounds__(64) k_map_c2d2a67d(const float *__restr
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
 // p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(256) k_map_8cdcac58(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_05ac6145(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2097152u) return;
     const int i0 = (int)(id % 2048u);
     const int i1 = (int)(id / 2048u);
@@ -1794,10 +1807,10 @@ static __global__ void __launch_bounds__(256) k_map_8cdcac58(const float *__rest
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
 // p0: l4.h.a.k, p1: l4.h.a.s
-static __global__ void __launch_bounds__(256) k_map_87ec5faa(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_d8c7b679(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 131072u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
@@ -1809,10 +1822,10 @@ static __global__ void __launch_bounds__(256) k_map_87ec5faa(const float *__rest
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
 // p0: l4.h.b.k, p1: l4.h.b.s
-static __global__ void __launch_bounds__(256) k_map_dd615e56(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_6e07a43f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2359296u) return;
     const int i0 = (int)(id % 512u);
     const int i3 = (int)(id / 512u % 512u);
@@ -1822,10 +1835,10 @@ static __global__ void __launch_bounds__(256) k_map_dd615e56(const float *__rest
 
 // l4.h.c.c.scaled[i0,i1] = l4.h.c.s[i0] * l4.h.c.k[i0,i1,0,0]
 // p0: l4.h.c.k, p1: l4.h.c.s
-static __global__ void __launch_bounds__(256) k_map_492006bd(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_073819bc(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 262144u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
@@ -1838,11 +1851,12 @@ static __global__ void __launch_bounds__(256) k_map_492006bd(const float *__rest
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.c.bias[i0] - l4.h.c.mean[i0]
 //     * l4.h.c.s[i0])
 // p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.c.bias, p4: l4.h.c.mean, p5: l4.h.c.s
-static __global__ void __launch_bounds__(64) k_map_7d479919(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_71a5d61e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1858,10 +1872,10 @@ static __global__ void __launch_bounds__(64) k_map_7d479919(const float *__restr
 
 // l4.h.0.a.c.scaled[i0,i1] = l4.h.0.a.s[i0] * l4.h.0.a.k[i0,i1,0,0]
 // p0: l4.h.0.a.k, p1: l4.h.0.a.s
-static __global__ void __launch_bounds__(256) k_map_0cbfad83(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_3a72dd60(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 262144u) return;
     const int i1 = (int)(id % 512u) * 4;
     const int i0 = (int)(id / 512u);
@@ -1873,10 +1887,10 @@ static __global__ void __launch_bounds__(256) k_map_0cbfad83(const float *__rest
 
 // l4.h.0.b.c.lines[i0,i1,i2,i3] = l4.h.0.b.s[i0] * l4.h.0.b.k[i0,i3,i1,i2]
 // p0: l4.h.0.b.k, p1: l4.h.0.b.s
-static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_ced3db63(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2359296u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u % 9u);
@@ -1886,10 +1900,11 @@ static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__rest
 
 // l4.h.0.c.t[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0]
 // p0: l4.h.0.c.bias, p1: l4.h.0.c.mean, p2: l4.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_efc944d6(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_map_2cc2fe07(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
@@ -1903,8 +1918,8 @@ static __global__ void __launch_bounds__(64) k_map_efc944d6(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_30df2508(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_8bbf19ec(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
@@ -1927,7 +1942,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_30df2508(const float 
             n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, acc);
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1943,10 +1958,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_30df2508(const float 
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_588bbc0a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -2000,10 +2015,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.h.b.c.bt[i0,r0]
 //     * l1.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -2057,10 +2072,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
 // p0: l1.h.b.c.product, p1: l1.h.b.t
-static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2095,8 +2110,8 @@ static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
 // by merging: sum of products
 // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
 // p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
@@ -2111,7 +2126,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), acc);
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2128,8 +2144,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float 
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
@@ -2144,7 +2160,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b), acc);
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2159,8 +2176,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float 
 // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
 // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
 // p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
@@ -2175,7 +2192,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float 
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2195,8 +2213,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float 
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_fd6a5d9e(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_93882a25(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
@@ -2216,7 +2234,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_fd6a5d9e(const float 
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), moving<12544, 25088>(b), acc);
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), moving<12544, 25088>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2233,10 +2252,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_fd6a5d9e(const float 
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
 // l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
 // p0: l2.h.b.c.part, p1: l2.h.b.t
-static __global__ void __launch_bounds__(64) k_reduce_a7e67325(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
@@ -2257,10 +2276,10 @@ static __global__ void __launch_bounds__(64) k_reduce_a7e67325(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.h.b.c.bt[i0,r0] * l1.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6272u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -2299,10 +2318,10 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 //     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
 // p0: l2.h.0.b.c.product, p1: l2.h.0.b.t
-static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2337,8 +2356,8 @@ static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_de8401e9(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_0c034654(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
@@ -2360,7 +2379,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_de8401e9(const float 
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<6272>(b), acc);
+    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<6272>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2376,10 +2395,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_de8401e9(const float 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
 // p0: l3.h.b.c.parts, p1: l3.h.b.t
-static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 50176u) return;
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
@@ -2393,8 +2412,8 @@ static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
 
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // p0: l3.h.c.c.scaled, p1: l3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_2ffef958(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_c3482639(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2409,7 +2428,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_2ffef958(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), acc);
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2426,8 +2446,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_2ffef958(const float 
 //     in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_b39625fc(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_b9fa02bc(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2444,7 +2464,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_b39625fc(const float 
         return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b), acc);
+    tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2475,10 +2496,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
 //     l3.h.0.b.c.bt[i0,r0] * l3.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -2516,8 +2537,8 @@ static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
 // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_2a0537f7(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_13ca5f7d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 32u;
@@ -2533,7 +2554,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_2a0537f7(const float 
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), acc);
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2560,10 +2582,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 //     l3.h.0.b.c.at[i2%2,r0] * l3.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
 // p0: l3.h.0.b.c.product, p1: l3.h.0.b.t
-static __global__ void __launch_bounds__(64) k_basis_e2788776(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_5608a71c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2595,8 +2617,8 @@ static __global__ void __launch_bounds__(64) k_basis_e2788776(const float *p0,
 // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
 // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
 // p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_96ee2a72(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2611,7 +2633,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_96ee2a72(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), acc);
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2632,8 +2655,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_96ee2a72(const float 
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_324fb4d3(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_cf3bfe66(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
@@ -2655,7 +2678,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_324fb4d3(const float 
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<3136>(b), acc);
+    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<3136>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2670,10 +2693,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_324fb4d3(const float 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
 // l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
 // p0: l4.h.b.c.parts, p1: l4.h.b.t
-static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
@@ -2689,9 +2712,9 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_8cdccb08(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
-    unsigned *arrived) {
+    unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
@@ -2710,7 +2733,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_8cdccb08(const float 
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 256u;
     tile.multiply<false, false, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), acc);
+        moving<784, 3136>(b), next_early, acc);
     leave_part<4, 4>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
     add_parts<4, 4>(acc, parts);
@@ -2730,8 +2753,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_8cdccb08(const float 
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
@@ -2755,7 +2778,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float 
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), acc);
+    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2769,11 +2792,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float 
 
 // f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_8a1ece7b(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_57f902f9(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 2048u) return;
     const int i1 = (int)id;
     float acc = 0.f;
@@ -2794,30 +2817,42 @@ static __global__ void __launch_bounds__(32) k_reduce_8a1ece7b(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_809f38b9(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_912e4d57(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 500u * 2u;
     float acc[1][2] = {};
     {
-#pragma unroll 2
-        for (unsigned k = threadIdx.x; k < 512u; k += 256u) {
-            const int r0 = (int)k * 4;
-            float4 w[2];
+        for (unsigned k0 = 0; k0 < 512u; k0 += 512u) {
+            float4 w[4];
 #pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const int i1 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 2048 + r0]);
+            for (int u = 0; u < 2; u++) {
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                const int r0 = (int)k * 4;
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const int i1 = (int)(n0 + (unsigned)j);
+                    w[u * 2 + j] = *reinterpret_cast<const float4 *>(&p0[i1 * 2048 + r0]);
+                }
             }
-            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
 #pragma unroll
-            for (int j = 0; j < 2; j++) {
-                acc[0][j] += w[j].x * x.x;
-                acc[0][j] += w[j].y * x.y;
-                acc[0][j] += w[j].z * x.z;
-                acc[0][j] += w[j].w * x.w;
+            for (int u = 0; u < 2; u++) {
+                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                const int r0 = (int)k * 4;
+                x = *reinterpret_cast<const float4 *>(&p1[r0]);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const float4 v = (w[u * 2 + j]);
+                    acc[0][j] += v.x * x.x;
+                    acc[0][j] += v.y * x.y;
+                    acc[0][j] += v.z * x.z;
+                    acc[0][j] += v.w * x.w;
+                }
             }
         }
     }
@@ -2882,6 +2917,14 @@ static int fail(resnet50 *m, int code, const char *where, const char *why) {
 
 static void stepped(resnet50 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 #define CUDNN_CALL(m, where, call)                                                                \
@@ -2970,16 +3013,36 @@ static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, i
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
+// does not list the one that it has to be, that which fused calls always have takes its place.
+static bool conv_fall_back(resnet50 *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    (void)s;
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > WORKSPACE_BYTES)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
 static int conv_open(resnet50 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An algorithm may be listed once for each arithmetic.
+    cudnnConvolutionFwdAlgoPerf_t p[16];
     // An identity activation is only supported with this algorithm.
     const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
     int n = 0, r = conv_describe(m, c, s);
     if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    return conv_first(m, c, s, p, n, only);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
+    r = conv_first(m, c, s, p, n, only);
+    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    m->error[0] = 0;
+    return 0;
 }
 
 static void conv_close(conv_call *c) {
@@ -3007,22 +3070,6 @@ static bool conv_refused(cudnnStatus_t e) {
 #else
     return e == CUDNN_STATUS_NOT_SUPPORTED;
 #endif
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
-// the one that fused calls always have takes its place.
-static bool conv_fall_back(resnet50 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
 }
 
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
@@ -3101,21 +3148,16 @@ static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -3125,374 +3167,373 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_s(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
     // stem.c.scaled stored as [i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+    CALL(launch(m, ALONE, k_map_86994278, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
         v_l1_h_b_s));
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
         v_l1_h_b_s, v_l1_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled,
         v_l1_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
         v_l1_h_a_s));
-    CALL(launch(m, ORDERED, k_map_3f042f9c, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
-        v_l1_h_a_s, v_l1_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
+    CALL(launch(m, ALONE, k_map_ae37dcdc, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k, v_l1_h_a_s,
+        v_l1_h_a_c_scaled));
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
         v_l1_h_a_s, v_l1_h_a_t));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
         v_l1_h_b_s, v_l1_h_b_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
         v_l1_d_s));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
         v_l1_h_c_s));
-    CALL(launch(m, ORDERED, k_map_0b08844f, "l1.d.c.weights", 128, 64, stream, v_l1_d_k, v_l1_d_s,
+    CALL(launch(m, ALONE, k_map_96967cbf, "l1.d.c.weights", 128, 64, stream, v_l1_d_k, v_l1_d_s,
         v_l1_h_c_k, v_l1_h_c_s, v_l1_d_c_weights));
-    CALL(launch(m, ORDERED, k_map_9da69f6d, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
+    CALL(launch(m, ALONE, k_map_e55a26a7, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
         v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
         v_l1_h_0_b_scale, v_l1_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
         v_l1_h_0_b_s, v_l1_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.0.b.c.filter", 64, 64, stream,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.h.0.b.c.filter", 64, 64, stream,
         v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
         v_l1_h_0_a_scale, v_l1_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_04b11fb6, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
+    CALL(launch(m, ALONE, k_map_3beef07b, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
         v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
         v_l1_h_0_a_mean, v_l1_h_0_a_s, v_l1_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
         v_l1_h_0_b_mean, v_l1_h_0_b_s, v_l1_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
         v_l1_h_0_c_var, v_l1_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_39d18939, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
+    CALL(launch(m, ALONE, k_map_07dce4f6, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
         v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
         v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
         v_l1_h_1_b_scale, v_l1_h_1_b_s));
     return 0;
 }
 
 static int prepare_weights_from_l1_h_1_b_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
+    CALL(launch(m, ALONE, k_map_23014b89, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
         v_l1_h_1_b_s, v_l1_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.1.b.c.filter", 64, 64, stream,
+    CALL(launch(m, ALONE, k_basis_149abef2, "l1.h.1.b.c.filter", 64, 64, stream,
         v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
+    CALL(launch(m, ALONE, k_map_cf926670, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
         v_l1_h_1_a_scale, v_l1_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_04b11fb6, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
+    CALL(launch(m, ALONE, k_map_3beef07b, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
         v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
         v_l1_h_1_a_mean, v_l1_h_1_a_s, v_l1_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
+    CALL(launch(m, ALONE, k_map_cf69407c, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
         v_l1_h_1_b_mean, v_l1_h_1_b_s, v_l1_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
         v_l1_h_1_c_var, v_l1_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_39d18939, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
+    CALL(launch(m, ALONE, k_map_07dce4f6, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
         v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
         v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_f97999a6, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ALONE, k_map_821e9dd5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_4cb471da, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
+    CALL(launch(m, ALONE, k_map_f5792306, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
     // l2.h.b.c.part.lines stored as [i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_map_4d87eab3, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
+    CALL(launch(m, ALONE, k_map_cf815414, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
         v_l2_h_b_s, v_l2_h_b_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
         v_l2_h_c_s));
-    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
+    CALL(launch(m, ALONE, k_map_7c0c6799, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
         v_l2_h_c_s, v_l2_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e3c66234, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
+    CALL(launch(m, ALONE, k_map_1ccb3cdf, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
         v_l2_d_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_c_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
         v_l2_h_0_b_var, v_l2_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
+    CALL(launch(m, ALONE, k_map_47171013, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
         v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.0.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.h.0.b.c.filter", 256, 64, stream,
         v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
         v_l2_h_0_a_var, v_l2_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_ee32a864, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
+    CALL(launch(m, ALONE, k_map_21e14ba9, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
         v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
         v_l2_h_0_a_mean, v_l2_h_0_a_s, v_l2_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
         v_l2_h_0_b_mean, v_l2_h_0_b_s, v_l2_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
         v_l2_h_0_c_scale, v_l2_h_0_c_s));
     return 0;
 }
 
 static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
+    CALL(launch(m, ALONE, k_map_7c0c6799, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
         v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
         v_l2_h_0_c_mean, v_l2_h_0_c_s, v_l2_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
         v_l2_h_1_b_var, v_l2_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
+    CALL(launch(m, ALONE, k_map_47171013, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
         v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.1.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.h.1.b.c.filter", 256, 64, stream,
         v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
         v_l2_h_1_a_var, v_l2_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_ee32a864, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
+    CALL(launch(m, ALONE, k_map_21e14ba9, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
         v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
         v_l2_h_1_a_mean, v_l2_h_1_a_s, v_l2_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
         v_l2_h_1_b_mean, v_l2_h_1_b_s, v_l2_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
         v_l2_h_1_c_scale, v_l2_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
+    CALL(launch(m, ALONE, k_map_7c0c6799, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
         v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
         v_l2_h_1_c_mean, v_l2_h_1_c_s, v_l2_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
         v_l2_h_2_b_var, v_l2_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
+    CALL(launch(m, ALONE, k_map_47171013, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
         v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.2.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ALONE, k_basis_9d9fd123, "l2.h.2.b.c.filter", 256, 64, stream,
         v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
+    CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
         v_l2_h_2_a_var, v_l2_h_2_a_s));
-    CALL(launch(m, ORDERED, k_map_ee32a864, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
+    CALL(launch(m, ALONE, k_map_21e14ba9, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
         v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
         v_l2_h_2_a_mean, v_l2_h_2_a_s, v_l2_h_2_a_t));
-    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
+    CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
         v_l2_h_2_b_mean, v_l2_h_2_b_s, v_l2_h_2_b_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
         v_l2_h_2_c_scale, v_l2_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
+    CALL(launch(m, ALONE, k_map_7c0c6799, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
         v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
         v_l3_d_s));
     // l3.d.c.scaled stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_58c021d0, "l3.d.c.scaled", 2048, 256, stream, v_l3_d_k, v_l3_d_s,
+    CALL(launch(m, ALONE, k_map_aa63a3de, "l3.d.c.scaled", 2048, 256, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_1f3cb6fc, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
+    CALL(launch(m, ALONE, k_map_1fa4ae2c, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
     // l3.h.b.c.lines stored as [i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_map_d71fe1b8, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
+    CALL(launch(m, ALONE, k_map_58d710a3, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
         v_l3_h_b_s, v_l3_h_b_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
         v_l3_h_c_s));
     return 0;
 }
 
 static int prepare_weights_from_l3_h_c_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
+    CALL(launch(m, ALONE, k_map_0871722b, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
         v_l3_h_c_s, v_l3_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_cc01d564, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ALONE, k_map_1d2dafa9, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
         v_l3_h_0_b_var, v_l3_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
         v_l3_h_0_b_s, v_l3_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.0.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ALONE, k_basis_cafd7dc2, "l3.h.0.b.c.filter", 512, 128, stream,
         v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
         v_l3_h_0_a_var, v_l3_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
+    CALL(launch(m, ALONE, k_map_636100ec, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
         v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
         v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
         v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
         v_l3_h_0_c_scale, v_l3_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
+    CALL(launch(m, ALONE, k_map_0871722b, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
         v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
+    CALL(launch(m, ALONE, k_map_e617cb20, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
         v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
         v_l3_h_1_b_var, v_l3_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
         v_l3_h_1_b_s, v_l3_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.1.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ALONE, k_basis_cafd7dc2, "l3.h.1.b.c.filter", 512, 128, stream,
         v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
         v_l3_h_1_a_var, v_l3_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
+    CALL(launch(m, ALONE, k_map_636100ec, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
         v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
         v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
         v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
         v_l3_h_1_c_scale, v_l3_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
+    CALL(launch(m, ALONE, k_map_0871722b, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
         v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
+    CALL(launch(m, ALONE, k_map_e617cb20, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
         v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
         v_l3_h_2_b_var, v_l3_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
         v_l3_h_2_b_s, v_l3_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.2.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ALONE, k_basis_cafd7dc2, "l3.h.2.b.c.filter", 512, 128, stream,
         v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
         v_l3_h_2_a_var, v_l3_h_2_a_s));
     return 0;
 }
 
 static int prepare_weights_from_l3_h_2_a_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
+    CALL(launch(m, ALONE, k_map_636100ec, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
         v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
         v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_a_t));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
         v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_b_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
         v_l3_h_2_c_scale, v_l3_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
+    CALL(launch(m, ALONE, k_map_0871722b, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
         v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
+    CALL(launch(m, ALONE, k_map_e617cb20, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
         v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_c_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
         v_l3_h_3_b_var, v_l3_h_3_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
         v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.3.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ALONE, k_basis_cafd7dc2, "l3.h.3.b.c.filter", 512, 128, stream,
         v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
         v_l3_h_3_a_var, v_l3_h_3_a_s));
-    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
+    CALL(launch(m, ALONE, k_map_636100ec, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
         v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
         v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_a_t));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
         v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_b_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
         v_l3_h_3_c_scale, v_l3_h_3_c_s));
-    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
+    CALL(launch(m, ALONE, k_map_0871722b, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
         v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
+    CALL(launch(m, ALONE, k_map_e617cb20, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
         v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_c_t));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
         v_l3_h_4_b_var, v_l3_h_4_b_s));
-    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
+    CALL(launch(m, ALONE, k_map_27396da7, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
         v_l3_h_4_b_s, v_l3_h_4_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.4.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ALONE, k_basis_cafd7dc2, "l3.h.4.b.c.filter", 512, 128, stream,
         v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
+    CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
         v_l3_h_4_a_var, v_l3_h_4_a_s));
-    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
+    CALL(launch(m, ALONE, k_map_636100ec, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
         v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
         v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_a_t));
-    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
+    CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
         v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_b_t));
-    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
+    CALL(launch(m, ALONE, k_map_810f66e7, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
         v_l3_h_4_c_scale, v_l3_h_4_c_s));
-    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
+    CALL(launch(m, ALONE, k_map_0871722b, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
         v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
+    CALL(launch(m, ALONE, k_map_e617cb20, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
         v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_c_t));
-    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ALONE, k_map_cfa4422d, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
     // l4.d.c.scaled stored as [i1,i0]
-    CALL(launch(m, ORDERED, k_map_8cdcac58, "l4.d.c.scaled", 8192, 256, stream, v_l4_d_k, v_l4_d_s,
+    CALL(launch(m, ALONE, k_map_05ac6145, "l4.d.c.scaled", 8192, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_87ec5faa, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
+    CALL(launch(m, ALONE, k_map_d8c7b679, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
     return 0;
 }
 
 static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
     // l4.h.b.c.lines stored as [i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_map_dd615e56, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+    CALL(launch(m, ALONE, k_map_6e07a43f, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
         v_l4_h_b_s, v_l4_h_b_t));
-    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
+    CALL(launch(m, ALONE, k_map_cfa4422d, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
         v_l4_h_c_s));
-    CALL(launch(m, ORDERED, k_map_492006bd, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
+    CALL(launch(m, ALONE, k_map_073819bc, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
         v_l4_h_c_s, v_l4_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7d479919, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ALONE, k_map_71a5d61e, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_c_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
         v_l4_h_0_a_scale, v_l4_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_0cbfad83, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
+    CALL(launch(m, ALONE, k_map_3a72dd60, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
         v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
         v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
         v_l4_h_0_b_scale, v_l4_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
+    CALL(launch(m, ALONE, k_map_ced3db63, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
         v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
         v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
+    CALL(launch(m, ALONE, k_map_cfa4422d, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
         v_l4_h_0_c_scale, v_l4_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_492006bd, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
+    CALL(launch(m, ALONE, k_map_073819bc, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
         v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_efc944d6, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
+    CALL(launch(m, ALONE, k_map_2cc2fe07, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
         v_l4_h_0_c_mean, v_l4_h_0_c_s, v_l4_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
         v_l4_h_1_a_scale, v_l4_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_0cbfad83, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
+    CALL(launch(m, ALONE, k_map_3a72dd60, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
         v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
         v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
+    CALL(launch(m, ALONE, k_map_6134634e, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
+    CALL(launch(m, ALONE, k_map_ced3db63, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
         v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
+    CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
         v_l4_h_1_b_mean, v_l4_h_1_b_s, v_l4_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
+    CALL(launch(m, ALONE, k_map_cfa4422d, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
         v_l4_h_1_c_scale, v_l4_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_492006bd, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
+    CALL(launch(m, ALONE, k_map_073819bc, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
         v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_efc944d6, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
+    CALL(launch(m, ALONE, k_map_2cc2fe07, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
         v_l4_h_1_c_mean, v_l4_h_1_c_s, v_l4_h_1_c_t));
     return 0;
 }
@@ -3530,7 +3571,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_df13b9c7);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_cf926670);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3906,52 +3947,52 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_30df2508, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_8bbf19ec, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_588bbc0a, "p0", 392, 128, stream, v_r0, v_p0_joined));
+    CALL(launch(m, LAST, k_reduce_771927ed, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
+    CALL(launch(m, ALONE, k_basis_2e916ba5, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
-    CALL(launch(m, EARLY, k_product_55131aac, "l1.h", 132, 256, stream, v_l1_d_c_weights,
+    CALL(launch(m, MIDDLE, k_product_18887706, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
-    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_18efe1da, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
-    CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
+    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    CALL(launch(m, EARLY, k_product_c573800a, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_a2ff115e, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
         v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
-    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_18efe1da, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
-    CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
+    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    CALL(launch(m, EARLY, k_product_c573800a, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
+    CALL(launch(m, LAST, k_product_a2ff115e, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
         v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_fd6a5d9e, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_93882a25, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, EARLY, k_reduce_a7e67325, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
+    CALL(launch(m, LAST, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
@@ -3964,12 +4005,12 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_a_t, NULL, v_l2_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
+    CALL(launch(m, ALONE, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
     // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
     // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
@@ -3978,12 +4019,12 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_a_t, NULL, v_l2_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
+    CALL(launch(m, ALONE, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
     return 0;
 }
@@ -3998,12 +4039,12 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_a_t, NULL, v_l2_h_2_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
+    CALL(launch(m, ALONE, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // as l2.h.0
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
@@ -4011,57 +4052,57 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_de8401e9, "l3.h.b.c.parts", 128, 256, stream,
-        v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    CALL(launch(m, FIRST, k_product_0c034654, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines,
+        v_l3_h_r, v_l3_h_b_c_parts));
+    CALL(launch(m, MIDDLE, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    CALL(launch(m, EARLY, k_product_2ffef958, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_c3482639, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, EARLY, k_product_b39625fc, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, LAST, k_product_b9fa02bc, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c, v_l3_h_const, v_l3_h));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
+    CALL(launch(m, FIRST, k_basis_828d9e8c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.0.b.c.product", 128, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.0.b.c.product", 128, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
-    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
+    CALL(launch(m, LAST, k_product_fcfe69c9, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
+    CALL(launch(m, FIRST, k_basis_828d9e8c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.1.b.c.product", 128, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.1.b.c.product", 128, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
-    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
+    CALL(launch(m, LAST, k_product_fcfe69c9, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
+    CALL(launch(m, FIRST, k_basis_828d9e8c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.2.b.c.product", 128, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.2.b.c.product", 128, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
-    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
+    CALL(launch(m, LAST, k_product_fcfe69c9, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
+    CALL(launch(m, FIRST, k_basis_828d9e8c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.3.b.c.product", 128, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.3.b.c.product", 128, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
-    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
+    CALL(launch(m, LAST, k_product_fcfe69c9, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
@@ -4072,32 +4113,32 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
 static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
+    CALL(launch(m, FIRST, k_basis_828d9e8c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.4.b.c.product", 128, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.4.b.c.product", 128, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
-    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
+    CALL(launch(m, LAST, k_product_fcfe69c9, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
         v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_324fb4d3, "l4.h.b.c.parts", 128, 256, stream,
-        v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
-        v_l4_h_b_t, v_l4_h_t));
+    CALL(launch(m, FIRST, k_product_cf3bfe66, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+        v_l4_h_r, v_l4_h_b_c_parts));
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
+        v_l4_h_t));
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_8cdccb08, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+    CALL(launch(m, ALONE, k_product_96e0db35, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1672b670, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
     // as l2.h.0
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
@@ -4105,15 +4146,15 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1672b670, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
     // as l2.h.0
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_8a1ece7b, "f", 2048, 32, stream, v_l4_h_1, v_f));
-    CALL(launch(m, EARLY, k_reduce_809f38b9, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, FIRST, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
+    CALL(launch(m, LAST, k_reduce_912e4d57, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -4187,10 +4228,12 @@ static int record(resnet50 *m, const void *const *in, void *const *out, cudaStre
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,13 +11,13 @@
 // plan      7 steps, 116.5 us estimated; 182.4 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    16.9 us est. r1               k_product_d92686ef
-//    11.7 us est. c2.sum.data      k_basis_169c570f
+//    16.9 us est. r1               k_product_40ea2798
+//    11.7 us est. c2.sum.data      k_basis_663a6f13
 //    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    23.1 us est. c2.sum.part      k_basis_fbb9bb7c
-//     8.9 us est. r2               k_reduce_8e6513e1
+//    23.1 us est. c2.sum.part      k_basis_f7dd27e9
+//     8.9 us est. r2               k_reduce_0950bfa3
 //     4.9 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
-//     2.4 us est. y                k_reduce_3109a17c
+//     2.4 us est. y                k_reduce_6117d201
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -71,8 +71,10 @@ typedef struct srcnn_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int srcnn_create(srcnn **m, const void *weights, size_t bytes, const srcnn_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int srcnn_run(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int srcnn_capture(srcnn *m, const void *const *in, void *const *out);
@@ -118,11 +120,14 @@ const srcnn_info *srcnn_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -403,7 +408,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -413,7 +418,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -441,10 +446,10 @@ struct product_tile {
 // by summation splitting (blocks of 3x3 taps inside), variable substitution
 // c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2, i4 in
 //     0:3, i5 in 0:3, pad k2 0
-static __global__ void __launch_bounds__(256) k_map_007bf5a9(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_439c3547(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 73728u) return;
     const int i5 = (int)(id % 3u);
     const int i4 = (int)(id / 3u % 3u);
@@ -473,10 +478,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
 //     * c2.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_0d9a3325(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_bcdaacc9(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 8192u) return;
     const int i5 = (int)(id % 64u);
     const int i4 = (int)(id / 64u % 32u);
@@ -515,8 +520,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -530,8 +536,8 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256, 1) k_product_d92686ef(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_40ea2798(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
@@ -558,7 +564,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d92686ef(const float 
         return fetch<float>(&p1[i2 * 224 + i3 + tap.x], (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<128>(b, taps), acc);
+    tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<128>(b, taps), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -591,10 +597,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1_) r1[0,i2,4*i3+r0-2,4*i4+r1_-2] * c2.sum.bt[i0,r0] *
 //     c2.sum.bt[i1,r1_] where i3 in 0:57, i4 in 0:57, pad r1 0
-static __global__ void __launch_bounds__(256) k_basis_169c570f(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_663a6f13(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 207936u) return;
     const int i4 = (int)(id % 57u);
     const int i3 = (int)(id / 57u % 57u);
@@ -647,10 +653,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
-static __global__ void __launch_bounds__(256) k_basis_fbb9bb7c(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_f7dd27e9(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 415872u) return;
     const int i4 = (int)(id % 57u);
     const int i3 = (int)(id / 57u % 57u);
@@ -692,10 +698,10 @@ static __global__ void __launch_bounds__(256) k_basis_fbb9bb7c(const float *p0,
 //     0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
 // p0: c2.sum.part, p1: b2
-static __global__ void __launch_bounds__(256) k_reduce_8e6513e1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_0950bfa3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 401408u) return;
     const int i3 = (int)(id % 56u) * 4;
     const int i2 = (int)(id / 56u % 224u);
@@ -722,10 +728,10 @@ static __global__ void __launch_bounds__(256) k_reduce_8e6513e1(const float *p0,
 //     pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b3[0]
 // p0: y.sum.part, p1: b3
-static __global__ void __launch_bounds__(128) k_reduce_3109a17c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(128) k_reduce_6117d201(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 50176u) return;
     const int i3 = (int)(id % 224u);
     const int i2 = (int)(id / 224u);
@@ -784,6 +790,14 @@ static int fail(srcnn *m, int code, const char *where, const char *why) {
 
 static void stepped(srcnn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -849,21 +863,16 @@ static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(srcnn *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -873,26 +882,25 @@ static int launch(srcnn *m, int when, void (*kernel)(P...), const char *name, di
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_007bf5a9, "c2.sum.blocks", 288, 256, stream, v_k2,
+    CALL(launch(m, ALONE, k_map_439c3547, "c2.sum.blocks", 288, 256, stream, v_k2,
         v_c2_sum_blocks));
-    CALL(launch(m, ORDERED, k_basis_0d9a3325, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
+    CALL(launch(m, ALONE, k_basis_bcdaacc9, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
         v_c2_sum_filter));
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 4, 256, stream, v_k3,
-        v_y_sum_part_filter, relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "y.sum.part.filter", 4, 256, stream, relay{2, 0, {32,
+        25}, {25, 1}, {1, 32}}, v_k3, v_y_sum_part_filter));
     return 0;
 }
 
@@ -919,7 +927,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_007bf5a9);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_439c3547);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1008,20 +1016,20 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_d92686ef, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
-    CALL(launch(m, EARLY, k_basis_169c570f, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
+    CALL(launch(m, FIRST, k_product_40ea2798, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, LAST, k_basis_663a6f13, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    CALL(launch(m, ORDERED, k_basis_fbb9bb7c, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
+    CALL(launch(m, FIRST, k_basis_f7dd27e9, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
-    CALL(launch(m, EARLY, k_reduce_8e6513e1, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
+    CALL(launch(m, LAST, k_reduce_0950bfa3, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_3109a17c, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
+    CALL(launch(m, ALONE, k_reduce_6117d201, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
     return 0;
 }
 
@@ -1088,10 +1096,12 @@ static int record(srcnn *m, const void *const *in, void *const *out, cudaStream_
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

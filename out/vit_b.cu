@@ -12,70 +12,70 @@
 // libraries cuBLAS (596 MB) 24 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
-//     8.3 us est. patches.sum.parts k_product_afa61bcf
-//     3.8 us est. h                k_stitch_1bceebec
-//    24.2 us est. a.0.t.split      k_product_154503a7
-//     8.7 us est. a.0.o            k_attention_f6863d14, in 2 parts
+//     8.3 us est. patches.sum.parts k_product_c94377e6
+//     3.8 us est. h                k_stitch_24f0828b
+//    24.2 us est. a.0.t.split      k_product_7f3114ac
+//     8.7 us est. a.0.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.0              k_product_cdc3cc2e
+//    32.1 us est. g.0              k_product_dab04def
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.1.t.split      k_product_154503a7
-//     8.7 us est. a.1.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.1.t.split      k_product_7f3114ac
+//     8.7 us est. a.1.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.1              k_product_cdc3cc2e
+//    32.1 us est. g.1              k_product_dab04def
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.2.t.split      k_product_154503a7
-//     8.7 us est. a.2.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.2.t.split      k_product_7f3114ac
+//     8.7 us est. a.2.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.2              k_product_cdc3cc2e
+//    32.1 us est. g.2              k_product_dab04def
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.3.t.split      k_product_154503a7
-//     8.7 us est. a.3.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.3.t.split      k_product_7f3114ac
+//     8.7 us est. a.3.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.3              k_product_cdc3cc2e
+//    32.1 us est. g.3              k_product_dab04def
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.4.t.split      k_product_154503a7
-//     8.7 us est. a.4.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.4.t.split      k_product_7f3114ac
+//     8.7 us est. a.4.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.4              k_product_cdc3cc2e
+//    32.1 us est. g.4              k_product_dab04def
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.5.t.split      k_product_154503a7
-//     8.7 us est. a.5.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.5.t.split      k_product_7f3114ac
+//     8.7 us est. a.5.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.5              k_product_cdc3cc2e
+//    32.1 us est. g.5              k_product_dab04def
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.6.t.split      k_product_154503a7
-//     8.7 us est. a.6.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.6.t.split      k_product_7f3114ac
+//     8.7 us est. a.6.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.6              k_product_cdc3cc2e
+//    32.1 us est. g.6              k_product_dab04def
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.7.t.split      k_product_154503a7
-//     8.7 us est. a.7.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.7.t.split      k_product_7f3114ac
+//     8.7 us est. a.7.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.7              k_product_cdc3cc2e
+//    32.1 us est. g.7              k_product_dab04def
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.8.t.split      k_product_154503a7
-//     8.7 us est. a.8.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.8.t.split      k_product_7f3114ac
+//     8.7 us est. a.8.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.8              k_product_cdc3cc2e
+//    32.1 us est. g.8              k_product_dab04def
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.9.t.split      k_product_154503a7
-//     8.7 us est. a.9.o            k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.9.t.split      k_product_7f3114ac
+//     8.7 us est. a.9.o            k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.9              k_product_cdc3cc2e
+//    32.1 us est. g.9              k_product_dab04def
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.10.t.split     k_product_154503a7
-//     8.7 us est. a.10.o           k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.10.t.split     k_product_7f3114ac
+//     8.7 us est. a.10.o           k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.10             k_product_cdc3cc2e
+//    32.1 us est. g.10             k_product_dab04def
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.11.t.split     k_product_154503a7
-//     8.7 us est. a.11.o           k_attention_f6863d14, in 2 parts
+//    24.2 us est. a.11.t.split     k_product_7f3114ac
+//     8.7 us est. a.11.o           k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.11             k_product_cdc3cc2e
+//    32.1 us est. g.11             k_product_dab04def
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.7 us est. z                k_reduce_fdba8c33
-//     2.0 us est. y                k_reduce_0d578379
+//     1.7 us est. z                k_reduce_58ba1377
+//     2.0 us est. y                k_reduce_51c7c733
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -129,8 +129,10 @@ typedef struct vit_b_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int vit_b_create(vit_b **m, const void *weights, size_t bytes, const vit_b_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int vit_b_run(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int vit_b_capture(vit_b *m, const void *const *in, void *const *out);
@@ -551,11 +553,14 @@ enum {
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -957,7 +962,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -967,7 +972,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -1085,25 +1090,70 @@ static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_d2466965(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_7382155d(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 144u * 16u;
     float acc[1][4] = {};
     {
         const int i0 = (int)(n0 + lane * 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i0]);
-            const float x = p1[r0];
-            acc[0][0] += w.x * x;
-            acc[0][1] += w.y * x;
-            acc[0][2] += w.z * x;
-            acc[0][3] += w.w * x;
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
         }
     }
 #pragma unroll
@@ -1127,10 +1177,10 @@ static __global__ void __launch_bounds__(256) k_reduce_d2466965(const float *__r
 
 // n.0.weights[i0,i1] = n.0.scale[i0] * a.0.qkv.w[i0,i1]
 // p0: a.0.qkv.w, p1: n.0.scale
-static __global__ void __launch_bounds__(256) k_map_36c4a07e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_a35a7546(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 442368u) return;
     const int i1 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
@@ -1145,25 +1195,70 @@ static __global__ void __launch_bounds__(256) k_map_36c4a07e(const float *__rest
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_f11f684a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 192u * 16u;
     float acc[1][4] = {};
     {
         const int i0 = (int)(n0 + lane * 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
-            const float x = p1[r0];
-            acc[0][0] += w.x * x;
-            acc[0][1] += w.y * x;
-            acc[0][2] += w.z * x;
-            acc[0][3] += w.w * x;
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
         }
     }
 #pragma unroll
@@ -1187,10 +1282,10 @@ static __global__ void __launch_bounds__(256) k_reduce_f11f684a(const float *__r
 
 // m.0.weights[i0,i1] = m.0.scale[i0] * f.0.w[i0,i1]
 // p0: f.0.w, p1: m.0.scale
-static __global__ void __launch_bounds__(256) k_map_db9f0728(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 589824u) return;
     const int i1 = (int)(id % 768u) * 4;
     const int i0 = (int)(id / 768u);
@@ -1204,8 +1299,8 @@ static __global__ void __launch_bounds__(256) k_map_db9f0728(const float *__rest
 // patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,i0+16*i3,16*i4+r2] * k[i2,r0,i0,r2]
 //     where i3 in 0:14, i4 in 0:14
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_afa61bcf(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_c94377e6(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
@@ -1225,7 +1320,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_afa61bcf(const float 
         return fetch<float4>(&p1[r0 * 50176 + i3 * 3584 + i0 * 224 + i4 * 16 + r2], n < 196u);
     };
     float acc[4][8] = {};
-    tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, acc);
+    tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1271,13 +1366,13 @@ static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict
 
 // patches.sum by slices in shared memory, then h
 // p0: patches.sum.parts, p1: place, p2: first, p3: b
-static __global__ void __launch_bounds__(256) k_stitch_1bceebec(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_24f0828b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
+    await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_reduce_d7f2e8b4(p0, own, slice * 49u + k);
     __syncthreads();
@@ -1302,8 +1397,9 @@ static __global__ void __launch_bounds__(256) k_stitch_1bceebec(const float *p0,
 // a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
 //     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
 // p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 1) k_product_154503a7(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_7f3114ac(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 36u * 64u, m0 = id / 36u % 7u * 32u;
@@ -1333,7 +1429,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_154503a7(const float 
     float acc[8][4] = {};
     row_sums<32, 32, 4> sums = {};
     tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<9216,
-        147456>(b), acc);
+        147456>(b), next_early, acc);
     __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
@@ -1387,8 +1483,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_154503a7(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_f6863d14(const float *p0,
-    float *__restrict__ y, float4 *parts, unsigned *arrived) {
+static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const float *p0,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     const int RM = 5, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -1399,7 +1495,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f6863d14(const floa
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x / 2u;
-    await_previous();
+    await_previous(next_early);
     const int m0 = (int)(id % 5u) * 40;  // first row
     const int i2 = (int)(id / 5u % 12u);
     const int share = (int)(blockIdx.x % 2u);
@@ -1594,8 +1690,9 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f6863d14(const floa
 //     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
 //     m.0.offset2[i2] + f.0.b[i2])) + 1)
 // p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_cdc3cc2e(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 32u * 96u, m0 = id / 32u % 4u * 64u;
@@ -1625,7 +1722,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_cdc3cc2e(const float 
     float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
     tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<12288,
-        128>(b), acc);
+        128>(b), next_early, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
@@ -1684,11 +1781,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_cdc3cc2e(const float 
 // z[0,i1] = rsqrt(n.sum2.both[1,0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum2.both[0,0,0] / 768) *
 //     n.scale[i1] + n.bias[i1]
 // p0: h.11, p1: n.bias, p2: n.scale
-static __global__ void __launch_bounds__(32) k_reduce_fdba8c33(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(32) k_reduce_58ba1377(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 768u) return;
     const int i1 = (int)id;
     const float v1 = p0[384];
@@ -1729,25 +1827,70 @@ static __global__ void __launch_bounds__(32) k_reduce_fdba8c33(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_0d578379(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_51c7c733(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    await_previous();
     const unsigned n0 = id % 63u * 16u;
     float acc[1][4] = {};
     {
         const int i1 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i1]);
-            const float x = p1[r0];
-            acc[0][0] += w.x * x;
-            acc[0][1] += w.y * x;
-            acc[0][2] += w.z * x;
-            acc[0][3] += w.w * x;
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i1]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
         }
     }
 #pragma unroll
@@ -1814,6 +1957,14 @@ static void stepped(vit_b *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -1863,6 +2014,12 @@ static int matmul_describe(vit_b *m, matmul_call *c, const matmul_size *s) {
     CUBLAS_CALL(m, s->name,
                 cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
                                                sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
     int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
                           s->lda, s->batch, s->sa);
     if (!r)
@@ -1974,21 +2131,16 @@ static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -1998,167 +2150,166 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_n_0_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_bias, v_n_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
         v_m_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.0.offset2", 192, 256, stream, v_f_0_w,
-        v_m_0_scale, v_m_0_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.0.offset2", 192, 256, stream, v_f_0_w, v_m_0_scale,
+        v_m_0_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
         v_m_0_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_bias, v_n_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
         v_m_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.1.offset2", 192, 256, stream, v_f_1_w,
-        v_m_1_scale, v_m_1_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.1.offset2", 192, 256, stream, v_f_1_w, v_m_1_scale,
+        v_m_1_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
         v_m_1_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_bias, v_n_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
         v_m_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.2.offset2", 192, 256, stream, v_f_2_w,
-        v_m_2_scale, v_m_2_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.2.offset2", 192, 256, stream, v_f_2_w, v_m_2_scale,
+        v_m_2_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
         v_m_2_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_bias, v_n_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
         v_m_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.3.offset2", 192, 256, stream, v_f_3_w,
-        v_m_3_scale, v_m_3_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.3.offset2", 192, 256, stream, v_f_3_w, v_m_3_scale,
+        v_m_3_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
         v_m_3_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_bias, v_n_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
         v_m_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.4.offset2", 192, 256, stream, v_f_4_w,
-        v_m_4_scale, v_m_4_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.4.offset2", 192, 256, stream, v_f_4_w, v_m_4_scale,
+        v_m_4_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
         v_m_4_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_bias, v_n_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
         v_m_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.5.offset2", 192, 256, stream, v_f_5_w,
-        v_m_5_scale, v_m_5_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.5.offset2", 192, 256, stream, v_f_5_w, v_m_5_scale,
+        v_m_5_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
         v_m_5_weights));
     return 0;
 }
 
 static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_bias, v_n_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
         v_m_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.6.offset2", 192, 256, stream, v_f_6_w,
-        v_m_6_scale, v_m_6_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.6.offset2", 192, 256, stream, v_f_6_w, v_m_6_scale,
+        v_m_6_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
         v_m_6_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_bias, v_n_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
         v_m_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.7.offset2", 192, 256, stream, v_f_7_w,
-        v_m_7_scale, v_m_7_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.7.offset2", 192, 256, stream, v_f_7_w, v_m_7_scale,
+        v_m_7_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
         v_m_7_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_bias, v_n_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
         v_m_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.8.offset2", 192, 256, stream, v_f_8_w,
-        v_m_8_scale, v_m_8_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.8.offset2", 192, 256, stream, v_f_8_w, v_m_8_scale,
+        v_m_8_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
         v_m_8_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_bias, v_n_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
         v_m_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.9.offset2", 192, 256, stream, v_f_9_w,
-        v_m_9_scale, v_m_9_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.9.offset2", 192, 256, stream, v_f_9_w, v_m_9_scale,
+        v_m_9_offset2));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
         v_m_9_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_bias, v_n_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.10.offset", 192, 256, stream, v_f_10_w,
-        v_m_10_bias, v_m_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.10.offset2", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.10.offset", 192, 256, stream, v_f_10_w, v_m_10_bias,
+        v_m_10_offset));
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.10.offset2", 192, 256, stream, v_f_10_w,
         v_m_10_scale, v_m_10_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.10.weights", 2304, 256, stream, v_f_10_w,
-        v_m_10_scale, v_m_10_weights));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ALONE, k_map_176c183d, "m.10.weights", 2304, 256, stream, v_f_10_w, v_m_10_scale,
+        v_m_10_weights));
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_bias, v_n_11_offset));
-    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_7382155d, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_offset2));
-    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ALONE, k_map_a35a7546, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_weights));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.11.offset", 192, 256, stream, v_f_11_w,
-        v_m_11_bias, v_m_11_offset));
-    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.11.offset2", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.11.offset", 192, 256, stream, v_f_11_w, v_m_11_bias,
+        v_m_11_offset));
+    CALL(launch(m, ALONE, k_reduce_ced30589, "m.11.offset2", 192, 256, stream, v_f_11_w,
         v_m_11_scale, v_m_11_offset2));
-    CALL(launch(m, ORDERED, k_map_db9f0728, "m.11.weights", 2304, 256, stream, v_f_11_w,
-        v_m_11_scale, v_m_11_weights));
+    CALL(launch(m, ALONE, k_map_176c183d, "m.11.weights", 2304, 256, stream, v_f_11_w, v_m_11_scale,
+        v_m_11_weights));
     return 0;
 }
 
@@ -2191,7 +2342,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_d2466965);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_7382155d);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2448,48 +2599,48 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_afa61bcf, "patches.sum.parts", 384, 256, stream, v_k, v_x,
+    CALL(launch(m, FIRST, k_product_c94377e6, "patches.sum.parts", 384, 256, stream, v_k, v_x,
         v_patches_sum_parts));
-    CALL(launch(m, EARLY, k_stitch_1bceebec, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
+    CALL(launch(m, MIDDLE, k_stitch_24f0828b, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, EARLY, k_product_154503a7, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.1.t.split", 252, 256, stream, v_h_0,
-        v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
+        v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.2.t.split", 252, 256, stream, v_h_1,
-        v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
+        v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.3.t.split", 252, 256, stream, v_h_2,
-        v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
+        v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
@@ -2499,95 +2650,95 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
     (void)out;
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.4.t.split", 252, 256, stream, v_h_3,
-        v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
+        v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.5.t.split", 252, 256, stream, v_h_4,
-        v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
+        v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.6.t.split", 252, 256, stream, v_h_5,
-        v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
+        v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.7.t.split", 252, 256, stream, v_h_6,
-        v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
+        v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.8.t.split", 252, 256, stream, v_h_7,
-        v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
+        v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
 
 static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.9.t.split", 252, 256, stream, v_h_8,
-        v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
+        v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.10.o", 120, 128, stream, v_a_10_t_split,
-        v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split, v_a_10_c,
+        (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_154503a7, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
-    CALL(launch(m, EARLY, k_attention_f6863d14, "a.11.o", 120, 128, stream, v_a_11_t_split,
-        v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
+    CALL(launch(m, LAST, k_attention_3b0fe821, "a.11.o", 120, 128, stream, v_a_11_t_split, v_a_11_c,
+        (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.11", 128, 256, stream, v_r_11, v_m_11_weights,
+    CALL(launch(m, ALONE, k_product_dab04def, "g.11", 128, 256, stream, v_r_11, v_m_11_weights,
         v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_fdba8c33, "z", 768, 32, stream, v_h_11, v_n_bias, v_n_scale,
+    CALL(launch(m, FIRST, k_reduce_58ba1377, "z", 768, 32, stream, v_h_11, v_n_bias, v_n_scale,
         v_z));
-    CALL(launch(m, EARLY, k_reduce_0d578379, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
+    CALL(launch(m, LAST, k_reduce_51c7c733, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 
@@ -2661,10 +2812,12 @@ static int record(vit_b *m, const void *const *in, void *const *out, cudaStream_
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

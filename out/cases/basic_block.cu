@@ -11,12 +11,12 @@
 // plan      6 steps, 14.9 us estimated; 20.9 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.3 us more
 // by        basis change 6
-//     1.8 us est. t1.sum.data      k_basis_5750835a
+//     1.8 us est. t1.sum.data      k_basis_2e916ba5
 //     3.8 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. t2               k_basis_c46632b4
-//     1.8 us est. t3.sum.data      k_basis_5750835a
+//     1.8 us est. t2               k_basis_3adc4c30
+//     1.8 us est. t3.sum.data      k_basis_2e916ba5
 //     3.8 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. y                k_basis_acc74812
+//     1.9 us est. y                k_basis_29c9e352
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -71,8 +71,10 @@ typedef struct basic_block_info {
 int basic_block_create(basic_block **m, const void *weights, size_t bytes,
     const basic_block_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int basic_block_run(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int basic_block_capture(basic_block *m, const void *const *in, void *const *out);
@@ -114,11 +116,14 @@ const basic_block_info *basic_block_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -141,10 +146,10 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 
 // by basis change F(4x4,3x3)
 // t3.sum.filter[i0,i1,i2,i3] = sum(r0,r1) t1.sum.g[i0,r0] * k2[i2,i3,r0,r1] * t1.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
     const int i2 = (int)(id / 64u);
@@ -193,10 +198,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // t1.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * t1.sum.bt[i0,r0] *
 //     t1.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -250,10 +255,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
 // p0: t1.sum.product, p1: b1
-static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -288,10 +293,10 @@ static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
 // p0: t3.sum.product, p1: x, p2: b2
-static __global__ void __launch_bounds__(64) k_basis_acc74812(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_29c9e352(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -365,6 +370,14 @@ static void stepped(basic_block *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -428,21 +441,16 @@ static int libraries_on(basic_block *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(basic_block *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -452,22 +460,21 @@ static int launch(basic_block *m, int when, void (*kernel)(P...), const char *na
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(basic_block *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_297a979b, "t3.sum.filter", 64, 64, stream, v_k2,
+    CALL(launch(m, ALONE, k_basis_149abef2, "t3.sum.filter", 64, 64, stream, v_k2,
         v_t3_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_297a979b, "t1.sum.filter", 64, 64, stream, v_k1,
+    CALL(launch(m, ALONE, k_basis_149abef2, "t1.sum.filter", 64, 64, stream, v_k1,
         v_t1_sum_filter));
     return 0;
 }
@@ -495,7 +502,7 @@ static int check_device(basic_block *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_297a979b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_149abef2);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -583,16 +590,16 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_5750835a, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
+    CALL(launch(m, ALONE, k_basis_2e916ba5, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
     // by basis change F(4x4,3x3)
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c46632b4, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
-    CALL(launch(m, EARLY, k_basis_5750835a, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
+    CALL(launch(m, FIRST, k_basis_3adc4c30, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, LAST, k_basis_2e916ba5, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
     // as t1.sum.product
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ORDERED, k_basis_acc74812, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
+    CALL(launch(m, ALONE, k_basis_29c9e352, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
         v_y));
     return 0;
 }
@@ -660,10 +667,12 @@ static int record(basic_block *m, const void *const *in, void *const *out, cudaS
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,8 +11,8 @@
 // plan      2 steps, 10.9 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//     9.3 us est. y.parts          k_product_1672b670
-//     1.6 us est. y                k_reduce_b5291b22
+//     9.3 us est. y.parts          k_product_c7a1a932
+//     1.6 us est. y                k_reduce_21bb2097
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -65,8 +65,10 @@ typedef struct conv3x3_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int conv3x3_create(conv3x3 **m, const void *weights, size_t bytes, const conv3x3_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int conv3x3_run(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int conv3x3_capture(conv3x3 *m, const void *const *in, void *const *out);
@@ -98,11 +100,14 @@ const conv3x3_info *conv3x3_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -359,7 +364,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -369,7 +374,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -401,8 +406,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -416,8 +422,8 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
 // p0: y.lines, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
@@ -441,7 +447,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float 
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), acc);
+    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -454,10 +460,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float 
 }
 
 // y[0,i1,i2,i3] = sum(r0) y.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_21bb2097(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)id;
     float acc = 0.f;
@@ -509,8 +515,6 @@ static void stepped(conv3x3 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -519,11 +523,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -533,13 +542,12 @@ static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, 
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -547,8 +555,8 @@ static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
     // y.lines[i0,i1,i2,i3] = k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.lines", 9216, 256, stream, v_k, v_y_lines, relay{3,
-        0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "y.lines", 9216, 256, stream, relay{3, 0, {512, 512, 9},
+        {4608, 9, 1}, {4608, 1, 512}}, v_k, v_y_lines));
     return 0;
 }
 
@@ -575,7 +583,7 @@ static int check_device(conv3x3 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -659,9 +667,9 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_1672b670, "y.parts", 128, 256, stream, v_y_lines, v_x,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "y.parts", 128, 256, stream, v_y_lines, v_x,
         v_y_parts));
-    CALL(launch(m, EARLY, k_reduce_b5291b22, "y", 392, 64, stream, v_y_parts, v_y));
+    CALL(launch(m, LAST, k_reduce_21bb2097, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;
 }
 
@@ -727,10 +735,12 @@ static int record(conv3x3 *m, const void *const *in, void *const *out, cudaStrea
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

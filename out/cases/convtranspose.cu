@@ -11,8 +11,8 @@
 // plan      2 steps, 9.7 us estimated; 28.0 us without derivation
 // libraries none
 // by        summation splitting 2
-//     8.1 us est. y.part           k_product_14acd3a3
-//     1.5 us est. y                k_reduce_386f482c
+//     8.1 us est. y.part           k_product_a3e81e3d
+//     1.5 us est. y                k_reduce_665e2b01
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -66,8 +66,10 @@ typedef struct convtranspose_info {
 int convtranspose_create(convtranspose **m, const void *weights, size_t bytes,
     const convtranspose_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int convtranspose_run(convtranspose *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
@@ -96,11 +98,14 @@ const convtranspose_info *convtranspose_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -375,7 +380,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -385,7 +390,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -413,8 +418,8 @@ struct product_tile {
 // by summation splitting (r0 inside), variable substitution
 // y.part[i0,i1,i2,i3,i4,i5] = sum(r0) x[i3,r0,i4,i5] * k[r0,i0,i1,i2]
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_14acd3a3(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_a3e81e3d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 128u * 32u;
@@ -431,7 +436,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_14acd3a3(const float 
         return fetch<float>(&p1[i3 * 1792 + r0 * 4 + i5]);
     };
     float acc[8][4] = {};
-    tile.multiply<false, true, 1>(0u, 448u, moving<16384, 524288>(a), moving<16, 0>(b), acc);
+    tile.multiply<false, true, 1>(0u, 448u, moving<16384, 524288>(a), moving<16, 0>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -445,10 +451,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_14acd3a3(const float 
 // by summation splitting
 // y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i0,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_386f482c(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_665e2b01(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i3 = (int)(id % 1u) * 4;
     const int i2 = (int)(id % 4u);
@@ -523,8 +529,6 @@ static void stepped(convtranspose *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -533,11 +537,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -547,13 +556,12 @@ static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -588,7 +596,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_14acd3a3);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_a3e81e3d);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -672,8 +680,8 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_14acd3a3, "y.part", 128, 256, stream, v_k, v_x, v_y_part));
-    CALL(launch(m, EARLY, k_reduce_386f482c, "y", 256, 64, stream, v_y_part, v_y));
+    CALL(launch(m, FIRST, k_product_a3e81e3d, "y.part", 128, 256, stream, v_k, v_x, v_y_part));
+    CALL(launch(m, LAST, k_reduce_665e2b01, "y", 256, 64, stream, v_y_part, v_y));
     return 0;
 }
 
@@ -740,10 +748,12 @@ static int record(convtranspose *m, const void *const *in, void *const *out, cud
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

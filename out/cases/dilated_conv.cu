@@ -11,9 +11,9 @@
 // plan      3 steps, 12.1 us estimated; 17.6 us without derivation
 // libraries none
 // by        basis change 3
-//     1.7 us est. y.data           k_basis_ccf09643
-//     8.8 us est. y.product        k_product_78a05a80
-//     1.5 us est. y.phases         k_basis_3bb80ad7
+//     1.7 us est. y.data           k_basis_a4ec48a9
+//     8.8 us est. y.product        k_product_01983c39
+//     1.5 us est. y.phases         k_basis_ee175c09
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -67,8 +67,10 @@ typedef struct dilated_conv_info {
 int dilated_conv_create(dilated_conv **m, const void *weights, size_t bytes,
     const dilated_conv_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int dilated_conv_run(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int dilated_conv_capture(dilated_conv *m, const void *const *in, void *const *out);
@@ -101,11 +103,14 @@ const dilated_conv_info *dilated_conv_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -380,7 +385,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -390,7 +395,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -428,10 +433,10 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 
 // by basis change F(2x2,3x3)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_add4c483(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_basis_6ad85464(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
     const int i2 = (int)(id / 512u);
@@ -475,10 +480,10 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // y.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) y.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] * y.bt[i0,r0]
 //     * y.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad y.digits 0
-static __global__ void __launch_bounds__(64) k_basis_ccf09643(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
     const int i5 = (int)(id / 4u % 4u);
@@ -517,8 +522,8 @@ static __global__ void __launch_bounds__(64) k_basis_ccf09643(const float *p0,
 // by digit re-layout; basis change F(2x2,3x3)
 // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] * y.filter[i0,i1,i2,r0]
 // p0: y.filter, p1: y.data
-static __global__ void __launch_bounds__(256, 2) k_product_78a05a80(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_01983c39(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 32u;
@@ -534,7 +539,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_78a05a80(const float 
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), acc);
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -558,10 +564,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // y.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) y.product[r0,r1,i3,i0,i1,i4/2,i5/2] * y.at[i4%2,r0] *
 //     y.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_3bb80ad7(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_ee175c09(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -638,8 +644,6 @@ static void stepped(dilated_conv *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -648,11 +652,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(dilated_conv *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -662,20 +671,19 @@ static int launch(dilated_conv *m, int when, void (*kernel)(P...), const char *n
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dilated_conv *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_add4c483, "y.filter", 512, 256, stream, v_k, v_y_filter));
+    CALL(launch(m, ALONE, k_basis_6ad85464, "y.filter", 512, 256, stream, v_k, v_y_filter));
     return 0;
 }
 
@@ -702,7 +710,7 @@ static int check_device(dilated_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_add4c483);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_6ad85464);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -787,11 +795,11 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_ccf09643, "y.data", 512, 64, stream, v_x, v_y_data));
-    CALL(launch(m, EARLY, k_product_78a05a80, "y.product", 128, 256, stream, v_y_filter, v_y_data,
+    CALL(launch(m, FIRST, k_basis_a4ec48a9, "y.data", 512, 64, stream, v_x, v_y_data));
+    CALL(launch(m, MIDDLE, k_product_01983c39, "y.product", 128, 256, stream, v_y_filter, v_y_data,
         v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, EARLY, k_basis_3bb80ad7, "y.phases", 256, 64, stream, v_y_product, v_y));
+    CALL(launch(m, LAST, k_basis_ee175c09, "y.phases", 256, 64, stream, v_y_product, v_y));
     return 0;
 }
 
@@ -858,10 +866,12 @@ static int record(dilated_conv *m, const void *const *in, void *const *out, cuda
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

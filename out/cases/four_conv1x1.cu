@@ -15,7 +15,7 @@
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        merging 5
 //    12.5 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
-//     1.7 us est. a                k_siblings_22355cf4
+//     1.7 us est. a                k_siblings_c96b644d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -70,8 +70,10 @@ typedef struct four_conv1x1_info {
 int four_conv1x1_create(four_conv1x1 **m, const void *weights, size_t bytes,
     const four_conv1x1_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int four_conv1x1_run(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int four_conv1x1_capture(four_conv1x1 *m, const void *const *in, void *const *out);
@@ -111,11 +113,14 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -123,11 +128,11 @@ static __device__ __forceinline__ void await_previous() {
 // a.weights[i0,i1] = kb[i0-192,i1,0,0] + ka[i0,i1,0,0] + kc[i0-384,i1,0,0] + kd[i0-544,i1,0,0]
 //     where i0 in 0:704, pad ka 0, pad kb 0, pad kc 0, pad kd 0
 // p0: kb, p1: ka, p2: kc, p3: kd
-static __global__ void __launch_bounds__(256) k_map_4bd881b2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_8f5e66d9(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 135168u) return;
     const int i1 = (int)(id % 192u) * 4;
     const int i0 = (int)(id / 192u);
@@ -182,10 +187,11 @@ static __device__ __forceinline__ void part_map_5d1ad859(const float *p0, float 
 }
 
 // side by side: a, b, c, d
-static __global__ void __launch_bounds__(128) k_siblings_22355cf4(const float *p0,
-    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+static __global__ void __launch_bounds__(128) k_siblings_c96b644d(const float *p0,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
+    bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 15616u) {
         if (id < 15552u) part_map_0abedf20(p0, y, id);
         return;
@@ -242,6 +248,14 @@ static int fail(four_conv1x1 *m, int code, const char *where, const char *why) {
 
 static void stepped(four_conv1x1 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -305,28 +319,23 @@ static int libraries_on(four_conv1x1 *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(four_conv1x1 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = false;
     (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(four_conv1x1 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_4bd881b2, "a.weights", 528, 256, stream, v_kb, v_ka, v_kc, v_kd,
+    CALL(launch(m, ALONE, k_map_8f5e66d9, "a.weights", 528, 256, stream, v_kb, v_ka, v_kc, v_kd,
         v_a_weights));
     return 0;
 }
@@ -354,7 +363,7 @@ static int check_device(four_conv1x1 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_4bd881b2);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_8f5e66d9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -435,7 +444,7 @@ static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaS
     // by merging: shared input
     // a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
     CALL(gemm_run(m, &gemm_a_merged, v_a_weights, v_x, v_a_merged));
-    CALL(launch(m, ORDERED, k_siblings_22355cf4, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
+    CALL(launch(m, ALONE, k_siblings_c96b644d, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
         v_d));
     return 0;
 }
@@ -501,10 +510,12 @@ static int record(four_conv1x1 *m, const void *const *in, void *const *out, cuda
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,7 +11,7 @@
 // memory    arena 0 B (workspace 0 B of it), constants 0 B, peak in create 0 B
 // plan      1 step, 763.4 us estimated; nothing derived is cheaper
 // libraries none
-//   763.4 us est. s                k_band_df89e0bc
+//   763.4 us est. s                k_band_14898bb7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -64,8 +64,10 @@ typedef struct g2bmm_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int g2bmm_create(g2bmm **m, const void *weights, size_t bytes, const g2bmm_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int g2bmm_run(g2bmm *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int g2bmm_capture(g2bmm *m, const void *const *in, void *const *out);
@@ -87,24 +89,27 @@ const g2bmm_info *g2bmm_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
 // s[i0,i1,i2] = sum(r0) q[i0,i1,r0] * k[i0,i1+4*i2-4000,r0] where i2 in 0:2001, pad k 0
 // p0: q, p1: k
-static __global__ void __launch_bounds__(256) k_band_df89e0bc(const float *p0, const float *p1,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_band_14898bb7(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
     const int RM = 8, RN = 8, KC = 8;
     __shared__ __align__(16) float as[KC][16 * RM + 4];
     __shared__ __align__(16) float bs[KC][16 * RN + 4];
     const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
     const unsigned id = blockIdx.x;
-    await_previous();
+    await_previous(next_early);
     const int c0 = (int)(id % 17u) * 128;  // first column
     const int m0 = (int)(id / 17u % 20u) * 128;  // first row, in its residue
     const int rho = (int)(id / 340u % 4u);  // residue
@@ -200,8 +205,6 @@ static void stepped(g2bmm *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -210,11 +213,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(g2bmm *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = false;
     (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -249,7 +257,7 @@ static int check_device(g2bmm *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_band_df89e0bc);
+    e = cudaFuncGetAttributes(&a, (const void *)k_band_14898bb7);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -314,7 +322,7 @@ int g2bmm_create(g2bmm **out, const void *weights, size_t bytes, const g2bmm_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(g2bmm *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_band_df89e0bc, "s", 10880, 256, stream, v_q, v_k, v_s));
+    CALL(launch(m, ALONE, k_band_14898bb7, "s", 10880, 256, stream, v_q, v_k, v_s));
     return 0;
 }
 
@@ -377,10 +385,12 @@ static int record(g2bmm *m, const void *const *in, void *const *out, cudaStream_
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -11,9 +11,9 @@
 // plan      3 steps, 7.9 us estimated; 9.8 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        basis change 3
-//     2.0 us est. y.data           k_basis_09b97d81
+//     2.0 us est. y.data           k_basis_4ee4e6f6
 //     3.9 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     2.0 us est. y                k_basis_5ae0941d
+//     2.0 us est. y                k_basis_05067a3a
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -67,8 +67,10 @@ typedef struct pet_conv_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int pet_conv_create(pet_conv **m, const void *weights, size_t bytes, const pet_conv_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int pet_conv_run(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int pet_conv_capture(pet_conv *m, const void *const *in, void *const *out);
@@ -103,11 +105,14 @@ const pet_conv_info *pet_conv_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -133,10 +138,10 @@ static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
 
 // by basis change F(2x2,5x5)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_2501e2e2(const float *__restrict__ p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_02728008(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 3072u) return;
     const int i3 = (int)(id % 48u);
     const int i2 = (int)(id / 48u);
@@ -185,10 +190,10 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,2*i3+r0-2,2*i4+r1-2] * y.bt[i0,r0] * y.bt[i1,r1]
 //     where i3 in 0:19, i4 in 0:19, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_09b97d81(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_4ee4e6f6(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 17328u) return;
     const int i4 = (int)(id % 19u);
     const int i3 = (int)(id / 19u % 19u);
@@ -237,10 +242,10 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
 //     i2 in 0:38, i3 in 0:38
-static __global__ void __launch_bounds__(64) k_basis_5ae0941d(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_basis_05067a3a(const float *p0,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 23104u) return;
     const int i3 = (int)(id % 19u);
     const int i2 = (int)(id / 19u % 19u);
@@ -308,6 +313,14 @@ static void stepped(pet_conv *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -369,28 +382,23 @@ static int libraries_on(pet_conv *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(pet_conv *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = false;
     (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(pet_conv *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_2501e2e2, "y.filter", 48, 64, stream, v_k, v_y_filter));
+    CALL(launch(m, ALONE, k_basis_02728008, "y.filter", 48, 64, stream, v_k, v_y_filter));
     return 0;
 }
 
@@ -417,7 +425,7 @@ static int check_device(pet_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_2501e2e2);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_02728008);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -491,11 +499,11 @@ int pet_conv_create(pet_conv **out, const void *weights, size_t bytes, const pet
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_basis_09b97d81, "y.data", 271, 64, stream, v_x, v_y_data));
+    CALL(launch(m, ALONE, k_basis_4ee4e6f6, "y.data", 271, 64, stream, v_x, v_y_data));
     // by basis change F(2x2,5x5)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    CALL(launch(m, ORDERED, k_basis_5ae0941d, "y", 361, 64, stream, v_y_product, v_y));
+    CALL(launch(m, ALONE, k_basis_05067a3a, "y", 361, 64, stream, v_y_product, v_y));
     return 0;
 }
 
@@ -559,10 +567,12 @@ static int record(pet_conv *m, const void *const *in, void *const *out, cudaStre
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

@@ -14,8 +14,8 @@
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        merging 3
 //    18.1 us est. q                cuBLAS sgemm 512 x 768 x 768
-//    30.5 us est. k.merged         k_product_e6a21027
-//     2.5 us est. k                k_siblings_8aafdfb1
+//    30.5 us est. k.merged         k_product_be2ddb08
+//     2.5 us est. k                k_siblings_ff1dc3cc
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -70,8 +70,10 @@ typedef struct three_matmuls_info {
 int three_matmuls_create(three_matmuls **m, const void *weights, size_t bytes,
     const three_matmuls_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int three_matmuls_run(three_matmuls *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
@@ -110,11 +112,14 @@ const three_matmuls_info *three_matmuls_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -389,7 +394,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
+                                             bool next_early, float (&acc)[RM][RN]) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -399,7 +404,7 @@ struct product_tile {
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
-        await_previous();
+        await_previous(next_early);
         // Where the compiler knows that there are few steps it makes one of them, and spills.
         until = kept(until);
         if (EARLY != 1) a.begin(from);
@@ -427,10 +432,10 @@ struct product_tile {
 // by merging: laid side by side
 // k.weights[i0,i1,i2] = wv[i2,i1] * [i0 == 1] + wk[i2,i1] * [i0 == 0] where i0 in 0:2
 // p0: wk, p1: wv
-static __global__ void __launch_bounds__(256) k_map_60c99e0c(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_map_5860b6d4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id >= 294912u) return;
     const int i1 = (int)(id % 192u) * 4;
     const int i0 = (int)(id / 192u % 2u);
@@ -446,8 +451,8 @@ static __global__ void __launch_bounds__(256) k_map_60c99e0c(const float *__rest
 // by merging: batched
 // k.merged[i0,i1,i2] = sum(r0) x[i1,r0] * k.weights[i0,i2,r0]
 // p0: x, p1: k.weights
-static __global__ void __launch_bounds__(256, 2) k_product_e6a21027(const float *p0,
-    const float *p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_be2ddb08(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 16u * 96u, m0 = id / 16u % 8u * 64u;
@@ -462,7 +467,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_e6a21027(const float 
         return fetch<float4>(&p1[r0 * 1536 + i2]);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 2>(0u, 768u, moving<4, 98304>(a), moving<6144, 128>(b), acc);
+    tile.multiply<true, false, 2>(0u, 768u, moving<4, 98304>(a), moving<6144, 128>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -494,10 +500,10 @@ static __device__ __forceinline__ void part_map_1070ea77(const float *p0, float 
 }
 
 // side by side: k, v
-static __global__ void __launch_bounds__(256) k_siblings_8aafdfb1(const float *p0,
-    float *__restrict__ y, float *__restrict__ y1) {
+static __global__ void __launch_bounds__(256) k_siblings_ff1dc3cc(const float *p0,
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
+    await_previous(next_early);
     if (id < 98304u) {
         part_map_e89f664d(p0, y, id);
         return;
@@ -546,6 +552,14 @@ static int fail(three_matmuls *m, int code, const char *where, const char *why) 
 
 static void stepped(three_matmuls *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
+}
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 static const char *cublas_reason(cublasStatus_t s) {
@@ -609,21 +623,16 @@ static int libraries_on(three_matmuls *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
-// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
-template <class... P>
-static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                              cudaStream_t stream, P... p) {
-    void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>
 static int launch(three_matmuls *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
 #if CUDART_VERSION >= 11080
-    if (when == EARLY && m->early) {
+    if (m->early && (when == MIDDLE || when == LAST)) {
         cudaLaunchAttribute early = {};
         cudaLaunchConfig_t config = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -633,13 +642,12 @@ static int launch(three_matmuls *m, int when, void (*kernel)(P...), const char *
         config.stream = stream;
         config.attrs = &early;
         config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
         stepped(m, name);
         return 0;
     }
 #endif
-    (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -647,8 +655,7 @@ static int launch(three_matmuls *m, int when, void (*kernel)(P...), const char *
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(three_matmuls *m, cudaStream_t stream) {
     // k.weights stored as [i2,i0,i1]
-    CALL(launch(m, ORDERED, k_map_60c99e0c, "k.weights", 1152, 256, stream, v_wk, v_wv,
-        v_k_weights));
+    CALL(launch(m, ALONE, k_map_5860b6d4, "k.weights", 1152, 256, stream, v_wk, v_wv, v_k_weights));
     return 0;
 }
 
@@ -675,7 +682,7 @@ static int check_device(three_matmuls *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_60c99e0c);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_5860b6d4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -764,9 +771,9 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    CALL(launch(m, ORDERED, k_product_e6a21027, "k.merged", 128, 256, stream, v_x, v_k_weights,
+    CALL(launch(m, FIRST, k_product_be2ddb08, "k.merged", 128, 256, stream, v_x, v_k_weights,
         v_k_merged));
-    CALL(launch(m, EARLY, k_siblings_8aafdfb1, "k", 768, 256, stream, v_k_merged, v_k, v_v));
+    CALL(launch(m, LAST, k_siblings_ff1dc3cc, "k", 768, 256, stream, v_k_merged, v_k, v_v));
     return 0;
 }
 
@@ -834,10 +841,12 @@ static int record(three_matmuls *m, const void *const *in, void *const *out, cud
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;

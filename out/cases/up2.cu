@@ -11,7 +11,7 @@
 // plan      1 step, 2.1 us estimated; 2.6 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//     2.1 us est. y.phases         k_reduce_326e4f31
+//     2.1 us est. y.phases         k_reduce_ace80e4f
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -64,8 +64,10 @@ typedef struct up2_info {
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int up2_create(up2 **m, const void *weights, size_t bytes, const up2_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
-// another stream must be over, as all must before capture and destroy.
+// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
+// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
+// its arena: what an earlier one has put on another stream must be over, as all must before capture
+// and destroy.
 int up2_run(up2 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int up2_capture(up2 *m, const void *const *in, void *const *out);
@@ -94,11 +96,14 @@ const up2_info *up2_describe(void);
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched.
-static __device__ __forceinline__ void await_previous() {
+// here on the next kernel may be launched, where that is one that waits in its turn: what is not
+// ours may touch memory first.
+static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
-    cudaTriggerProgrammaticLaunchCompletion();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+#else
+    (void)next_early;
 #endif
 }
 
@@ -109,8 +114,9 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
         from += id % r.n[k] * r.from[k];
@@ -124,19 +130,20 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) a[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
 //     y.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:16, i4 in 0:16, pad a 0
 // p0: a, p1: y.taps
-static __global__ void __launch_bounds__(256) k_reduce_326e4f31(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256) k_reduce_ace80e4f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 3072u ? column : 3072u - 1u;  // all load, some do not store
-    await_previous();
+    await_previous(next_early);
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 16u);
     const int i0 = (int)(id / 32u % 2u);
     const int i3 = (int)(id / 64u % 16u);
     const int i2 = (int)(id / 1024u);
     float acc = 0.f;
-#pragma unroll 4
+    const int AHEAD = 4;
+#pragma unroll AHEAD
     for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
         const int r0 = (int)k;
 #pragma unroll
@@ -201,8 +208,6 @@ static void stepped(up2 *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
-
 // What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
 template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -211,11 +216,16 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
+// over (programmatic dependent launch).
+enum { ALONE, FIRST, MIDDLE, LAST };
+
 template <class... P, class... A>
 static int launch(up2 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+    const bool next_early = false;
     (void)when;
-    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
 }
@@ -226,8 +236,8 @@ static int prepare_weights(up2 *m, cudaStream_t stream) {
     // y.taps[i0,i1,i2,i3,i4,i5] = k[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
     //     0:2, i5 in 0:2
     // y.taps stored as [i3,i4,i5,i2,i0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "y.taps", 12, 256, stream, v_k, v_y_taps, relay{6, 15,
-        {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {2, 1, 4, 48, 24, 12}}));
+    CALL(launch(m, ALONE, k_relay_4551d650, "y.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64, 2,
+        2}, {-4, -1, 16, 48, -8, -2}, {2, 1, 4, 48, 24, 12}}, v_k, v_y_taps));
     return 0;
 }
 
@@ -254,7 +264,7 @@ static int check_device(up2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -329,7 +339,7 @@ int up2_create(up2 **out, const void *weights, size_t bytes, const up2_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ORDERED, k_reduce_326e4f31, "y.phases", 96, dim3(32, 8), stream, v_a, v_y_taps,
+    CALL(launch(m, ALONE, k_reduce_ace80e4f, "y.phases", 96, dim3(32, 8), stream, v_a, v_y_taps,
         v_y));
     return 0;
 }
@@ -393,10 +403,12 @@ static int record(up2 *m, const void *const *in, void *const *out, cudaStream_t 
 #else
         e = cudaGraphInstantiate(&m->graph, graph, NULL, NULL, 0);
 #endif
-        if (e != cudaSuccess) {
-            m->graph = NULL;
-            r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
-        }
+        if (e != cudaSuccess) m->graph = NULL;
+#if CUDART_VERSION >= 11010
+        // Else the first replay would bring it to the device.
+        if (e == cudaSuccess) e = cudaGraphUpload(m->graph, stream);
+#endif
+        if (e != cudaSuccess) r = fail(m, BAD_CALL, "capture", cudaGetErrorString(e));
     }
     if (graph) cudaGraphDestroy(graph);
     return r;
