@@ -29,8 +29,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@end
     $before;
     $T acc = $identity;
-    const int AHEAD = $ahead;
-#pragma unroll AHEAD
+#pragma unroll $ahead
     for ($number k = $start; k < $count; k += $stride) {
         $terms;
     }

@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--mode", default="max-autotune-no-cudagraphs")
     parser.add_argument("--sets", type=int, default=clock.SETS)
     args = parser.parse_args()
-    args.tolerance = {"fp32": 1e-5, "tf32": 2e-2, "fp16": 1e-2}[args.precision]
+    args.tolerance = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 1e-2}[args.precision]
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ["EINNET_PEER_DEVICE"] = args.device

@@ -252,7 +252,8 @@ def open_systems(args, path, rows):
 def alone(args, ours, peer, path, first, rows):
     """Rounds of our program and one peer."""
     try:
-        peer.start(path, TOLERANCE[args.precision])
+        # Its convolutions may be Winograd's too.
+        peer.start(path, WINOGRAD if args.precision == "fp32" else TOLERANCE[args.precision])
         rounds(args, [ours, peer], rows, first)
     except (Failure, OSError, ValueError) as problem:
         peer.ready["note"] = str(problem)

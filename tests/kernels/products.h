@@ -237,7 +237,7 @@ static void product_norm(ein_ctx *ctx, int64_t m, int64_t n, int64_t k, bool cen
 static void product_norms(ein_ctx *ctx) {
     static const int64_t rows[] = {5, 64, 33, 130, 16, 32}, terms[] = {64, 24, 130, 7, 256, 97};
     static const char *const order[] = {"01", "01", "10"};
-    ctx->rule_mask = ~0u;
+    ctx->rule_mask = ~(uint64_t)0;
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         const ein__product_tile *t = &ein__product_table[tile - 1];
         bool tensor = t->math != EIN__MATH_FP32;
