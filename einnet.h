@@ -41709,8 +41709,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "    //@end",
     "    $before;",
     "    $T acc = $identity;",
-    "    const int AHEAD = $ahead;",
-    "#pragma unroll AHEAD",
+    "#pragma unroll $ahead",
     "    for ($number k = $start; k < $count; k += $stride) {",
     "        $terms;",
     "    }",
@@ -55137,10 +55136,12 @@ static void ein__ttables(ein__tester *z, ein__buf *out) {
 }
 
 // Relative L2 error that an output may have. TF32 rounded to nearest reaches 3e-3 in deep networks;
-// what a library drops instead of rounding is up to the same share of each layer.
-static const char *ein__ttolerance(const ein_ctx *ctx) {
+// what a library drops instead of rounding is up to the same share of each layer. In FP32 its
+// convolutions may be Winograd's or by Fourier transforms, which lose some digits.
+static const char *ein__ttolerance(const ein_ctx *ctx, bool conv) {
     if (ein__thalf(ctx) || ctx->desc.math == EIN_MATH_FP16) return "1e-2";
-    return ctx->desc.math == EIN_MATH_TF32 ? "2e-2" : "1e-5";
+    if (ctx->desc.math == EIN_MATH_TF32) return "2e-2";
+    return conv ? "1e-4" : "1e-5";
 }
 
 static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
@@ -55148,7 +55149,7 @@ static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
     ein__key keys[] = {{"model", ein__symbol(ctx)},
                        {"inputs", ein__namef(ctx, "%d", (int)arrlen(ctx->graph.input))},
                        {"outputs", ein__namef(ctx, "%d", (int)arrlen(ctx->graph.output))},
-                       {"tolerance", ein__ttolerance(ctx)},
+                       {"tolerance", ein__ttolerance(ctx, conv)},
                        {"conv", conv ? "1" : "0"},
                        {"gemm", gemm ? "1" : "0"},
                        {"errors", ctx->desc.inspect ? "1" : ""}};

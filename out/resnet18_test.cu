@@ -122,7 +122,7 @@ static int cublas_version() {
 
 enum { INPUTS = 1, OUTPUTS = 1 };
 enum { MATCHES = 0, DIFFERS = 1, USAGE = 2, BAD_FILE = 3, FAILED = 5, NO_DEVICE = 77 };
-static const double TOLERANCE = 1e-5;
+static const double TOLERANCE = 1e-4;
 
 static int fail(int code, const char *what, const char *why) {
     fprintf(stderr, "%s: %s: %s\n", network_describe()->model, what, why);
