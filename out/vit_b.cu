@@ -7,11 +7,11 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 555 MB
-// plan      64 steps, 1324.1 us estimated; 1414.6 us without derivation
-// libraries cuBLAS (596 MB) 24 steps, without it up to 0.0 us more
-// by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
-//     pass 1
+// memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 560 MB
+// plan      64 steps, 1253.8 us estimated; 1414.6 us without derivation
+// libraries cuBLAS (596 MB) 22 steps, without it up to 0.0 us more
+// by        summation splitting 1, norm taken into the product 24, online softmax 12, what nothing
+//     reads left out 4
 //     8.3 us est. patches.sum.parts k_product_c94377e6
 //     3.8 us est. h                k_stitch_24f0828b
 //    24.2 us est. a.0.t.split      k_product_7f3114ac
@@ -70,12 +70,12 @@
 //    32.1 us est. g.10             k_product_dab04def
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.11.t.split     k_product_7f3114ac
-//     8.7 us est. a.11.o           k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.11             k_product_dab04def
-//    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.7 us est. z                k_reduce_58ba1377
-//     2.0 us est. y                k_reduce_51c7c733
+//     3.5 us est. a.11.o.needed    k_attention_cf145c5f
+//     1.9 us est. r.11.needed      k_reduce_00e62008
+//     2.0 us est. m.11.needed      k_row_0a21ba44
+//     3.5 us est. g.11.needed      k_reduce_f91e6271
+//     3.5 us est. h.11.needed      k_reduce_e136a19c
+//     3.7 us est. y                k_product_673c50a9, in 6 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -159,155 +159,155 @@ const vit_b_info *vit_b_describe(void);
 #define v_b CONST(2359296)
 #define v_token CONST(2362368)
 #define v_place CONST(2365440)
-#define v_fc CONST(2970624)
-#define v_bias CONST(6042624)
-#define v_n_0_scale INIT(0)
-#define v_n_0_bias INIT(3072)
-#define v_a_0_qkv_w INIT(6144)
-#define v_a_0_qkv_b CONST(6046720)
-#define v_a_0_w CONST(6055936)
-#define v_a_0_b CONST(8415232)
-#define v_m_0_scale INIT(7084032)
-#define v_m_0_bias INIT(7087104)
-#define v_f_0_w INIT(7090176)
-#define v_f_0_b CONST(8418304)
-#define v_b_0_w CONST(8430592)
-#define v_b_0_b CONST(17867776)
-#define v_n_1_scale INIT(16527360)
-#define v_n_1_bias INIT(16530432)
-#define v_a_1_qkv_w INIT(16533504)
-#define v_a_1_qkv_b CONST(17870848)
-#define v_a_1_w CONST(17880064)
-#define v_a_1_b CONST(20239360)
-#define v_m_1_scale INIT(23611392)
-#define v_m_1_bias INIT(23614464)
-#define v_f_1_w INIT(23617536)
-#define v_f_1_b CONST(20242432)
-#define v_b_1_w CONST(20254720)
-#define v_b_1_b CONST(29691904)
-#define v_n_2_scale INIT(33054720)
-#define v_n_2_bias INIT(33057792)
-#define v_a_2_qkv_w INIT(33060864)
-#define v_a_2_qkv_b CONST(29694976)
-#define v_a_2_w CONST(29704192)
-#define v_a_2_b CONST(32063488)
-#define v_m_2_scale INIT(40138752)
-#define v_m_2_bias INIT(40141824)
-#define v_f_2_w INIT(40144896)
-#define v_f_2_b CONST(32066560)
-#define v_b_2_w CONST(32078848)
-#define v_b_2_b CONST(41516032)
-#define v_n_3_scale INIT(49582080)
-#define v_n_3_bias INIT(49585152)
-#define v_a_3_qkv_w INIT(49588224)
-#define v_a_3_qkv_b CONST(41519104)
-#define v_a_3_w CONST(41528320)
-#define v_a_3_b CONST(43887616)
-#define v_m_3_scale INIT(56666112)
-#define v_m_3_bias INIT(56669184)
-#define v_f_3_w INIT(56672256)
-#define v_f_3_b CONST(43890688)
-#define v_b_3_w CONST(43902976)
-#define v_b_3_b CONST(53340160)
-#define v_n_4_scale INIT(66109440)
-#define v_n_4_bias INIT(66112512)
-#define v_a_4_qkv_w INIT(66115584)
-#define v_a_4_qkv_b CONST(53343232)
-#define v_a_4_w CONST(53352448)
-#define v_a_4_b CONST(55711744)
-#define v_m_4_scale INIT(73193472)
-#define v_m_4_bias INIT(73196544)
-#define v_f_4_w INIT(73199616)
-#define v_f_4_b CONST(55714816)
-#define v_b_4_w CONST(55727104)
-#define v_b_4_b CONST(65164288)
-#define v_n_5_scale INIT(82636800)
-#define v_n_5_bias INIT(82639872)
-#define v_a_5_qkv_w INIT(82642944)
-#define v_a_5_qkv_b CONST(65167360)
-#define v_a_5_w CONST(65176576)
-#define v_a_5_b CONST(67535872)
-#define v_m_5_scale INIT(89720832)
-#define v_m_5_bias INIT(89723904)
-#define v_f_5_w INIT(89726976)
-#define v_f_5_b CONST(67538944)
-#define v_b_5_w CONST(67551232)
-#define v_b_5_b CONST(76988416)
-#define v_n_6_scale INIT(99164160)
-#define v_n_6_bias INIT(99167232)
-#define v_a_6_qkv_w INIT(99170304)
-#define v_a_6_qkv_b CONST(76991488)
-#define v_a_6_w CONST(77000704)
-#define v_a_6_b CONST(79360000)
-#define v_m_6_scale INIT(106248192)
-#define v_m_6_bias INIT(106251264)
-#define v_f_6_w INIT(106254336)
-#define v_f_6_b CONST(79363072)
-#define v_b_6_w CONST(79375360)
-#define v_b_6_b CONST(88812544)
-#define v_n_7_scale INIT(115691520)
-#define v_n_7_bias INIT(115694592)
-#define v_a_7_qkv_w INIT(115697664)
-#define v_a_7_qkv_b CONST(88815616)
-#define v_a_7_w CONST(88824832)
-#define v_a_7_b CONST(91184128)
-#define v_m_7_scale INIT(122775552)
-#define v_m_7_bias INIT(122778624)
-#define v_f_7_w INIT(122781696)
-#define v_f_7_b CONST(91187200)
-#define v_b_7_w CONST(91199488)
-#define v_b_7_b CONST(100636672)
-#define v_n_8_scale INIT(132218880)
-#define v_n_8_bias INIT(132221952)
-#define v_a_8_qkv_w INIT(132225024)
-#define v_a_8_qkv_b CONST(100639744)
-#define v_a_8_w CONST(100648960)
-#define v_a_8_b CONST(103008256)
-#define v_m_8_scale INIT(139302912)
-#define v_m_8_bias INIT(139305984)
-#define v_f_8_w INIT(139309056)
-#define v_f_8_b CONST(103011328)
-#define v_b_8_w CONST(103023616)
-#define v_b_8_b CONST(112460800)
-#define v_n_9_scale INIT(148746240)
-#define v_n_9_bias INIT(148749312)
-#define v_a_9_qkv_w INIT(148752384)
-#define v_a_9_qkv_b CONST(112463872)
-#define v_a_9_w CONST(112473088)
-#define v_a_9_b CONST(114832384)
-#define v_m_9_scale INIT(155830272)
-#define v_m_9_bias INIT(155833344)
-#define v_f_9_w INIT(155836416)
-#define v_f_9_b CONST(114835456)
-#define v_b_9_w CONST(114847744)
-#define v_b_9_b CONST(124284928)
-#define v_n_10_scale INIT(165273600)
-#define v_n_10_bias INIT(165276672)
-#define v_a_10_qkv_w INIT(165279744)
-#define v_a_10_qkv_b CONST(124288000)
-#define v_a_10_w CONST(124297216)
-#define v_a_10_b CONST(126656512)
-#define v_m_10_scale INIT(172357632)
-#define v_m_10_bias INIT(172360704)
-#define v_f_10_w INIT(172363776)
-#define v_f_10_b CONST(126659584)
-#define v_b_10_w CONST(126671872)
-#define v_b_10_b CONST(136109056)
-#define v_n_11_scale INIT(181800960)
-#define v_n_11_bias INIT(181804032)
-#define v_a_11_qkv_w INIT(181807104)
-#define v_a_11_qkv_b CONST(136112128)
-#define v_a_11_w CONST(136121344)
-#define v_a_11_b CONST(138480640)
-#define v_m_11_scale INIT(188884992)
-#define v_m_11_bias INIT(188888064)
-#define v_f_11_w INIT(188891136)
-#define v_f_11_b CONST(138483712)
-#define v_b_11_w CONST(138496000)
-#define v_b_11_b CONST(147933184)
-#define v_n_scale CONST(147936256)
-#define v_n_bias CONST(147939328)
-#define v_a_11_c ARENA(35369984)
+#define v_fc INIT(0)
+#define v_bias CONST(2970624)
+#define v_n_0_scale INIT(3072000)
+#define v_n_0_bias INIT(3075072)
+#define v_a_0_qkv_w INIT(3078144)
+#define v_a_0_qkv_b CONST(2974720)
+#define v_a_0_w CONST(2983936)
+#define v_a_0_b CONST(5343232)
+#define v_m_0_scale INIT(10156032)
+#define v_m_0_bias INIT(10159104)
+#define v_f_0_w INIT(10162176)
+#define v_f_0_b CONST(5346304)
+#define v_b_0_w CONST(5358592)
+#define v_b_0_b CONST(14795776)
+#define v_n_1_scale INIT(19599360)
+#define v_n_1_bias INIT(19602432)
+#define v_a_1_qkv_w INIT(19605504)
+#define v_a_1_qkv_b CONST(14798848)
+#define v_a_1_w CONST(14808064)
+#define v_a_1_b CONST(17167360)
+#define v_m_1_scale INIT(26683392)
+#define v_m_1_bias INIT(26686464)
+#define v_f_1_w INIT(26689536)
+#define v_f_1_b CONST(17170432)
+#define v_b_1_w CONST(17182720)
+#define v_b_1_b CONST(26619904)
+#define v_n_2_scale INIT(36126720)
+#define v_n_2_bias INIT(36129792)
+#define v_a_2_qkv_w INIT(36132864)
+#define v_a_2_qkv_b CONST(26622976)
+#define v_a_2_w CONST(26632192)
+#define v_a_2_b CONST(28991488)
+#define v_m_2_scale INIT(43210752)
+#define v_m_2_bias INIT(43213824)
+#define v_f_2_w INIT(43216896)
+#define v_f_2_b CONST(28994560)
+#define v_b_2_w CONST(29006848)
+#define v_b_2_b CONST(38444032)
+#define v_n_3_scale INIT(52654080)
+#define v_n_3_bias INIT(52657152)
+#define v_a_3_qkv_w INIT(52660224)
+#define v_a_3_qkv_b CONST(38447104)
+#define v_a_3_w CONST(38456320)
+#define v_a_3_b CONST(40815616)
+#define v_m_3_scale INIT(59738112)
+#define v_m_3_bias INIT(59741184)
+#define v_f_3_w INIT(59744256)
+#define v_f_3_b CONST(40818688)
+#define v_b_3_w CONST(40830976)
+#define v_b_3_b CONST(50268160)
+#define v_n_4_scale INIT(69181440)
+#define v_n_4_bias INIT(69184512)
+#define v_a_4_qkv_w INIT(69187584)
+#define v_a_4_qkv_b CONST(50271232)
+#define v_a_4_w CONST(50280448)
+#define v_a_4_b CONST(52639744)
+#define v_m_4_scale INIT(76265472)
+#define v_m_4_bias INIT(76268544)
+#define v_f_4_w INIT(76271616)
+#define v_f_4_b CONST(52642816)
+#define v_b_4_w CONST(52655104)
+#define v_b_4_b CONST(62092288)
+#define v_n_5_scale INIT(85708800)
+#define v_n_5_bias INIT(85711872)
+#define v_a_5_qkv_w INIT(85714944)
+#define v_a_5_qkv_b CONST(62095360)
+#define v_a_5_w CONST(62104576)
+#define v_a_5_b CONST(64463872)
+#define v_m_5_scale INIT(92792832)
+#define v_m_5_bias INIT(92795904)
+#define v_f_5_w INIT(92798976)
+#define v_f_5_b CONST(64466944)
+#define v_b_5_w CONST(64479232)
+#define v_b_5_b CONST(73916416)
+#define v_n_6_scale INIT(102236160)
+#define v_n_6_bias INIT(102239232)
+#define v_a_6_qkv_w INIT(102242304)
+#define v_a_6_qkv_b CONST(73919488)
+#define v_a_6_w CONST(73928704)
+#define v_a_6_b CONST(76288000)
+#define v_m_6_scale INIT(109320192)
+#define v_m_6_bias INIT(109323264)
+#define v_f_6_w INIT(109326336)
+#define v_f_6_b CONST(76291072)
+#define v_b_6_w CONST(76303360)
+#define v_b_6_b CONST(85740544)
+#define v_n_7_scale INIT(118763520)
+#define v_n_7_bias INIT(118766592)
+#define v_a_7_qkv_w INIT(118769664)
+#define v_a_7_qkv_b CONST(85743616)
+#define v_a_7_w CONST(85752832)
+#define v_a_7_b CONST(88112128)
+#define v_m_7_scale INIT(125847552)
+#define v_m_7_bias INIT(125850624)
+#define v_f_7_w INIT(125853696)
+#define v_f_7_b CONST(88115200)
+#define v_b_7_w CONST(88127488)
+#define v_b_7_b CONST(97564672)
+#define v_n_8_scale INIT(135290880)
+#define v_n_8_bias INIT(135293952)
+#define v_a_8_qkv_w INIT(135297024)
+#define v_a_8_qkv_b CONST(97567744)
+#define v_a_8_w CONST(97576960)
+#define v_a_8_b CONST(99936256)
+#define v_m_8_scale INIT(142374912)
+#define v_m_8_bias INIT(142377984)
+#define v_f_8_w INIT(142381056)
+#define v_f_8_b CONST(99939328)
+#define v_b_8_w CONST(99951616)
+#define v_b_8_b CONST(109388800)
+#define v_n_9_scale INIT(151818240)
+#define v_n_9_bias INIT(151821312)
+#define v_a_9_qkv_w INIT(151824384)
+#define v_a_9_qkv_b CONST(109391872)
+#define v_a_9_w CONST(109401088)
+#define v_a_9_b CONST(111760384)
+#define v_m_9_scale INIT(158902272)
+#define v_m_9_bias INIT(158905344)
+#define v_f_9_w INIT(158908416)
+#define v_f_9_b CONST(111763456)
+#define v_b_9_w CONST(111775744)
+#define v_b_9_b CONST(121212928)
+#define v_n_10_scale INIT(168345600)
+#define v_n_10_bias INIT(168348672)
+#define v_a_10_qkv_w INIT(168351744)
+#define v_a_10_qkv_b CONST(121216000)
+#define v_a_10_w CONST(121225216)
+#define v_a_10_b CONST(123584512)
+#define v_m_10_scale INIT(175429632)
+#define v_m_10_bias INIT(175432704)
+#define v_f_10_w INIT(175435776)
+#define v_f_10_b CONST(123587584)
+#define v_b_10_w CONST(123599872)
+#define v_b_10_b CONST(133037056)
+#define v_n_11_scale INIT(184872960)
+#define v_n_11_bias INIT(184876032)
+#define v_a_11_qkv_w INIT(184879104)
+#define v_a_11_qkv_b CONST(133040128)
+#define v_a_11_w INIT(191956992)
+#define v_a_11_b CONST(133049344)
+#define v_m_11_scale CONST(133052416)
+#define v_m_11_bias CONST(133055488)
+#define v_f_11_w CONST(133058560)
+#define v_f_11_b CONST(142495744)
+#define v_b_11_w INIT(194316288)
+#define v_b_11_b CONST(142508032)
+#define v_n_scale INIT(203753472)
+#define v_n_bias INIT(203756544)
+#define v_a_11_c_needed ARENA(1815552)
 #define v_a_10_c ARENA(35369984)
 #define v_a_9_c ARENA(35369984)
 #define v_a_8_c ARENA(35369984)
@@ -319,134 +319,136 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(35369984)
 #define v_a_1_c ARENA(35369984)
 #define v_a_0_c ARENA(35369984)
+#define v_z_rows_offset CONST(142511104)
 #define v_patches_sum_parts ARENA(0)
 #define v_h ARENA(35975168)
-#define v_n_0_offset CONST(147942400)
-#define v_n_0_offset2 CONST(147951616)
-#define v_n_0_weights CONST(147960832)
+#define v_n_0_offset CONST(142515200)
+#define v_n_0_offset2 CONST(142524416)
+#define v_n_0_weights CONST(142533632)
 #define v_a_0_t_split ARENA(33554432)
 #define v_r_0 ARENA(36580352)
-#define v_m_0_offset CONST(155038720)
-#define v_m_0_offset2 CONST(155051008)
-#define v_m_0_weights CONST(155063296)
+#define v_m_0_offset CONST(149611520)
+#define v_m_0_offset2 CONST(149623808)
+#define v_m_0_weights CONST(149636096)
 #define v_g_0 ARENA(33554432)
 #define v_h_0 ARENA(35975168)
-#define v_n_1_offset CONST(164500480)
-#define v_n_1_offset2 CONST(164509696)
-#define v_n_1_weights CONST(164518912)
+#define v_n_1_offset CONST(159073280)
+#define v_n_1_offset2 CONST(159082496)
+#define v_n_1_weights CONST(159091712)
 #define v_a_1_t_split ARENA(33554432)
 #define v_r_1 ARENA(36580352)
-#define v_m_1_offset CONST(171596800)
-#define v_m_1_offset2 CONST(171609088)
-#define v_m_1_weights CONST(171621376)
+#define v_m_1_offset CONST(166169600)
+#define v_m_1_offset2 CONST(166181888)
+#define v_m_1_weights CONST(166194176)
 #define v_g_1 ARENA(33554432)
 #define v_h_1 ARENA(35975168)
-#define v_n_2_offset CONST(181058560)
-#define v_n_2_offset2 CONST(181067776)
-#define v_n_2_weights CONST(181076992)
+#define v_n_2_offset CONST(175631360)
+#define v_n_2_offset2 CONST(175640576)
+#define v_n_2_weights CONST(175649792)
 #define v_a_2_t_split ARENA(33554432)
 #define v_r_2 ARENA(36580352)
-#define v_m_2_offset CONST(188154880)
-#define v_m_2_offset2 CONST(188167168)
-#define v_m_2_weights CONST(188179456)
+#define v_m_2_offset CONST(182727680)
+#define v_m_2_offset2 CONST(182739968)
+#define v_m_2_weights CONST(182752256)
 #define v_g_2 ARENA(33554432)
 #define v_h_2 ARENA(35975168)
-#define v_n_3_offset CONST(197616640)
-#define v_n_3_offset2 CONST(197625856)
-#define v_n_3_weights CONST(197635072)
+#define v_n_3_offset CONST(192189440)
+#define v_n_3_offset2 CONST(192198656)
+#define v_n_3_weights CONST(192207872)
 #define v_a_3_t_split ARENA(33554432)
 #define v_r_3 ARENA(36580352)
-#define v_m_3_offset CONST(204712960)
-#define v_m_3_offset2 CONST(204725248)
-#define v_m_3_weights CONST(204737536)
+#define v_m_3_offset CONST(199285760)
+#define v_m_3_offset2 CONST(199298048)
+#define v_m_3_weights CONST(199310336)
 #define v_g_3 ARENA(33554432)
 #define v_h_3 ARENA(35975168)
-#define v_n_4_offset CONST(214174720)
-#define v_n_4_offset2 CONST(214183936)
-#define v_n_4_weights CONST(214193152)
+#define v_n_4_offset CONST(208747520)
+#define v_n_4_offset2 CONST(208756736)
+#define v_n_4_weights CONST(208765952)
 #define v_a_4_t_split ARENA(33554432)
 #define v_r_4 ARENA(36580352)
-#define v_m_4_offset CONST(221271040)
-#define v_m_4_offset2 CONST(221283328)
-#define v_m_4_weights CONST(221295616)
+#define v_m_4_offset CONST(215843840)
+#define v_m_4_offset2 CONST(215856128)
+#define v_m_4_weights CONST(215868416)
 #define v_g_4 ARENA(33554432)
 #define v_h_4 ARENA(35975168)
-#define v_n_5_offset CONST(230732800)
-#define v_n_5_offset2 CONST(230742016)
-#define v_n_5_weights CONST(230751232)
+#define v_n_5_offset CONST(225305600)
+#define v_n_5_offset2 CONST(225314816)
+#define v_n_5_weights CONST(225324032)
 #define v_a_5_t_split ARENA(33554432)
 #define v_r_5 ARENA(36580352)
-#define v_m_5_offset CONST(237829120)
-#define v_m_5_offset2 CONST(237841408)
-#define v_m_5_weights CONST(237853696)
+#define v_m_5_offset CONST(232401920)
+#define v_m_5_offset2 CONST(232414208)
+#define v_m_5_weights CONST(232426496)
 #define v_g_5 ARENA(33554432)
 #define v_h_5 ARENA(35975168)
-#define v_n_6_offset CONST(247290880)
-#define v_n_6_offset2 CONST(247300096)
-#define v_n_6_weights CONST(247309312)
+#define v_n_6_offset CONST(241863680)
+#define v_n_6_offset2 CONST(241872896)
+#define v_n_6_weights CONST(241882112)
 #define v_a_6_t_split ARENA(33554432)
 #define v_r_6 ARENA(36580352)
-#define v_m_6_offset CONST(254387200)
-#define v_m_6_offset2 CONST(254399488)
-#define v_m_6_weights CONST(254411776)
+#define v_m_6_offset CONST(248960000)
+#define v_m_6_offset2 CONST(248972288)
+#define v_m_6_weights CONST(248984576)
 #define v_g_6 ARENA(33554432)
 #define v_h_6 ARENA(35975168)
-#define v_n_7_offset CONST(263848960)
-#define v_n_7_offset2 CONST(263858176)
-#define v_n_7_weights CONST(263867392)
+#define v_n_7_offset CONST(258421760)
+#define v_n_7_offset2 CONST(258430976)
+#define v_n_7_weights CONST(258440192)
 #define v_a_7_t_split ARENA(33554432)
 #define v_r_7 ARENA(36580352)
-#define v_m_7_offset CONST(270945280)
-#define v_m_7_offset2 CONST(270957568)
-#define v_m_7_weights CONST(270969856)
+#define v_m_7_offset CONST(265518080)
+#define v_m_7_offset2 CONST(265530368)
+#define v_m_7_weights CONST(265542656)
 #define v_g_7 ARENA(33554432)
 #define v_h_7 ARENA(35975168)
-#define v_n_8_offset CONST(280407040)
-#define v_n_8_offset2 CONST(280416256)
-#define v_n_8_weights CONST(280425472)
+#define v_n_8_offset CONST(274979840)
+#define v_n_8_offset2 CONST(274989056)
+#define v_n_8_weights CONST(274998272)
 #define v_a_8_t_split ARENA(33554432)
 #define v_r_8 ARENA(36580352)
-#define v_m_8_offset CONST(287503360)
-#define v_m_8_offset2 CONST(287515648)
-#define v_m_8_weights CONST(287527936)
+#define v_m_8_offset CONST(282076160)
+#define v_m_8_offset2 CONST(282088448)
+#define v_m_8_weights CONST(282100736)
 #define v_g_8 ARENA(33554432)
 #define v_h_8 ARENA(35975168)
-#define v_n_9_offset CONST(296965120)
-#define v_n_9_offset2 CONST(296974336)
-#define v_n_9_weights CONST(296983552)
+#define v_n_9_offset CONST(291537920)
+#define v_n_9_offset2 CONST(291547136)
+#define v_n_9_weights CONST(291556352)
 #define v_a_9_t_split ARENA(33554432)
 #define v_r_9 ARENA(36580352)
-#define v_m_9_offset CONST(304061440)
-#define v_m_9_offset2 CONST(304073728)
-#define v_m_9_weights CONST(304086016)
+#define v_m_9_offset CONST(298634240)
+#define v_m_9_offset2 CONST(298646528)
+#define v_m_9_weights CONST(298658816)
 #define v_g_9 ARENA(33554432)
 #define v_h_9 ARENA(35975168)
-#define v_n_10_offset CONST(313523200)
-#define v_n_10_offset2 CONST(313532416)
-#define v_n_10_weights CONST(313541632)
+#define v_n_10_offset CONST(308096000)
+#define v_n_10_offset2 CONST(308105216)
+#define v_n_10_weights CONST(308114432)
 #define v_a_10_t_split ARENA(33554432)
 #define v_r_10 ARENA(36580352)
-#define v_m_10_offset CONST(320619520)
-#define v_m_10_offset2 CONST(320631808)
-#define v_m_10_weights CONST(320644096)
+#define v_m_10_offset CONST(315192320)
+#define v_m_10_offset2 CONST(315204608)
+#define v_m_10_weights CONST(315216896)
 #define v_g_10 ARENA(33554432)
 #define v_h_10 ARENA(35975168)
-#define v_n_11_offset CONST(330081280)
-#define v_n_11_offset2 CONST(330090496)
-#define v_n_11_weights CONST(330099712)
-#define v_a_11_t_split ARENA(33554432)
-#define v_r_11 ARENA(36580352)
-#define v_m_11_offset CONST(337177600)
-#define v_m_11_offset2 CONST(337189888)
-#define v_m_11_weights CONST(337202176)
-#define v_g_11 ARENA(33554432)
-#define v_h_11 ARENA(35975168)
-#define v_z ARENA(0)
+#define v_n_11_offset CONST(324654080)
+#define v_n_11_offset2 CONST(324663296)
+#define v_n_11_weights CONST(324672512)
+#define v_a_11_t_split ARENA(0)
+#define v_r_11_needed ARENA(12288)
+#define v_m_11_needed ARENA(15360)
+#define v_g_11_needed ARENA(0)
+#define v_h_11_needed ARENA(33554432)
+#define v_z_rows_offset2 CONST(331750400)
+#define v_z_rows_weights CONST(331754496)
+#define v_a_11_p_needed_filter CONST(334826496)
+#define v_b_11_p_needed_filter CONST(337185792)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 346642432ull
-#define INIT_BYTES 198328320ull
+#define CONST_BYTES 346625792ull
+#define INIT_BYTES 203759616ull
 #define WORKSPACE_BYTES 33554432
-#define v_arrived CONST_OF(unsigned, 346639360)
+#define v_arrived CONST_OF(unsigned, 346622976)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -518,10 +520,6 @@ static const matmul_size matmul_sizes[] = {
         16},
     {"h.10", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"r.11", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.11", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
 };
 enum {
     MATMUL_r_0,
@@ -546,8 +544,6 @@ enum {
     MATMUL_h_9,
     MATMUL_r_10,
     MATMUL_h_10,
-    MATMUL_r_11,
-    MATMUL_h_11,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1010,6 +1006,57 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+}
+
+// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own
+// sums, of N float4 a thread: two of each row and block.
+template <int PARTS, int LINES, int N>
+static __device__ __forceinline__ float *row_parts(float4 *parts) {
+    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));
+    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);
+}
+template <int PARTS, int LINES>
+static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {
+    float s = 0.f;
+#pragma unroll
+    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);
+    return s;
+}
+
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
 // score so far stands for the largest one, and what was summed up is scaled when it grows. The
 // special function unit has powers of two, so what is kept is the largest score times log2(e), and
@@ -1072,6 +1119,17 @@ static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COL
     return all;
 }
 
+// What a lane loads at once, in f32.
+struct spread_keys {
+    static __device__ __forceinline__ void to(float *x, float v) { x[0] = v; }
+    static __device__ __forceinline__ void to(float *x, float4 v) {
+        x[0] = v.x;
+        x[1] = v.y;
+        x[2] = v.z;
+        x[3] = v.w;
+    }
+};
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -1081,8 +1139,95 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both, for every lane
-    return make_float2(warp_sum(v.x), warp_sum(v.y));
+// z.rows.offset[i0] = sum(r0) n.bias[r0] * fc[r0,i0]
+// p0: fc, p1: n.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_27d5a12c(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][16];
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 63u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        if (n >= 1000u) continue;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
 }
 
 // n.0.offset[i0] = sum(r0) n.0.bias[r0] * a.0.qkv.w[r0,i0]
@@ -1292,6 +1437,40 @@ static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__rest
     const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 3072 + i1]);
     const float v1 = p1[i0];
     *reinterpret_cast<float4 *>(&y[i0 * 3072 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
+// z.rows.weights[i0,i1] = n.scale[i0] * fc[i0,i1]
+// p0: fc, p1: n.scale
+static __global__ void __launch_bounds__(256) k_map_8ed76b56(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 192000u) return;
+    const int i1 = (int)(id % 250u) * 4;
+    const int i0 = (int)(id / 250u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1000 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1771,72 +1950,323 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
     }
 }
 
-// by sums in one pass
-// n.sum2.moments[i0,0,i2] = sum(r0) (square(h.11[0,i2,r0] - h.11[0,i2,384]) * [i0 == 1] +
-//     (h.11[0,i2,r0] - h.11[0,i2,384]) * [i0 == 0]) where i0 in 0:2
-// n.sum2.both[i0,0,i2] = (n.sum2.moments[0,0,i2] + 768 * h.11[0,i2,384]) * [i0 == 0] +
-//     (n.sum2.moments[1,0,i2] + n.sum2.moments[0,0,i2] * (-(n.sum2.moments[0,0,i2] / 768) +
-//     -(n.sum2.moments[0,0,i2] / 768)) + -(n.sum2.moments[0,0,i2] / 768) *
-//     -(n.sum2.moments[0,0,i2] / 768) * 768) * [i0 == 1] where i0 in 0:2
-// z[0,i1] = rsqrt(n.sum2.both[1,0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum2.both[0,0,0] / 768) *
-//     n.scale[i1] + n.bias[i1]
-// p0: h.11, p1: n.bias, p2: n.scale
-static __global__ void __launch_bounds__(32) k_reduce_58ba1377(const float *p0,
+// by online softmax
+// by what nothing reads left out
+// a.11.s.sum.needed[0,i1,0,i3] = sum(r0) a.11.t[0,0,i1,0,r0] * a.11.t[1,0,i1,i3,r0]
+// by what nothing reads left out
+// a.11.s.needed[0,i1,0,i3] = 0.125 * a.11.s.sum.needed[0,i1,0,i3]
+// by what nothing reads left out
+// a.11.a.m.needed[0,i1,0] = max(r0) a.11.s.needed[0,i1,0,r0]
+// by what nothing reads left out
+// a.11.a.s.needed[0,i1,0] = sum(r0) exp(a.11.s.needed[0,i1,0,r0] - a.11.a.m.needed[0,i1,0])
+// by what nothing reads left out
+// a.11.a.needed[0,i1,0,i3] = exp(a.11.s.needed[0,i1,0,i3] - a.11.a.m.needed[0,i1,0]) /
+//     a.11.a.s.needed[0,i1,0]
+// by what nothing reads left out
+// a.11.o.needed[0,0,i2,i3] = sum(r0) a.11.a.needed[0,i2,0,r0] * a.11.t[2,0,i2,r0,i3]
+// Few rows: each L lanes have an online softmax of their own over keys of their own, of which they
+// load 16 bytes a lane where those lie together, J keys at a time; warps meet when all keys are
+// done.
+static __global__ void __launch_bounds__(256) k_attention_cf145c5f(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const int ROWS = 1, L = 8, J = 4, VE = 8, VW = 4, cols = 64;
+    const int GROUPS = 256 / L;
+    typedef key_part<ROWS, cols> block_part;
+    __shared__ block_part warps[8];
+    const int lane = (int)threadIdx.x % L, group = (int)threadIdx.x / L;
+    const unsigned id = blockIdx.x;
+    await_previous(next_early);
+    const int i2 = (int)(id % 12u);
+    const int KE = 8, KW = 4, depth = 64;
+    __shared__ __align__(16) float query[ROWS][depth];
+    for (int e = (int)threadIdx.x; e < 16; e += 256) {
+        const int row = e / 16, k = e % 16 * 4;
+        const int r1 = k;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 64 + r1]);
+        *reinterpret_cast<float4 *>(&query[row][k]) = v0;
+    }
+    __syncthreads();
+    float q[ROWS][KE];
+#pragma unroll
+    for (int row = 0; row < ROWS; row++)
+#pragma unroll
+        for (int e = 0; e < KE; e++) q[row][e] = query[row][(lane + L * (e / KW)) * KW + e % KW];
+    float top[ROWS], sum[ROWS], acc[ROWS][VE];
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        top[row] = NO_KEY;
+        sum[row] = 0.f;
+#pragma unroll
+        for (int c = 0; c < VE; c++) acc[row][c] = 0.f;
+    }
+    for (int u0 = 0; u0 < 197; u0 += GROUPS * J) {
+        float4 values[J * VE / VW];
+#pragma unroll
+        for (int i = 0; i < J * VE / VW; i++) {
+            const int key = group + GROUPS * (i / (VE / VW));
+            const int col = (lane + L * (i % (VE / VW))) * VW;
+            float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (u0 + key < 197) {
+                const int r0 = u0 + key;
+                const int i3 = col;
+                const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i2 * 64 + i3
+                    + 1536]);
+                t = v2;
+            }
+            values[i] = t;
+        }
+        // Compilers would put loads of values behind the scores; this way all are on their way.
+        __syncwarp();
+        float4 keys[J * KE / KW];
+#pragma unroll
+        for (int i = 0; i < J * KE / KW; i++) {
+            const int key = group + GROUPS * (i / (KE / KW)), k = (lane + L * (i % (KE / KW))) * KW;
+            float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (u0 + key < 197) {
+                const int r0 = u0 + key;
+                const int r1 = k;
+                const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i2 * 64 + r1
+                    + 768]);
+                t = v1;
+            }
+            keys[i] = t;
+        }
+        float s[ROWS][J];
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            float k[KE];
+#pragma unroll
+            for (int e = 0; e < KE / KW; e++) spread_keys::to(&k[e * KW], keys[j * (KE / KW) + e]);
+#pragma unroll
+            for (int row = 0; row < ROWS; row++) {
+                s[row][j] = 0.f;
+#pragma unroll
+                for (int e = 0; e < KE; e++) s[row][j] += q[row][e] * k[e];
+#pragma unroll
+                for (int d = L / 2; d > 0; d /= 2)
+                    s[row][j] += __shfl_xor_sync(0xffffffffu, s[row][j], d);
+            }
+        }
+        // Weights relative to the largest score so far, and what was summed up before scaled.
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+            float most = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                float x = -INFINITY;
+                const int key = group + GROUPS * j;
+                if (u0 + key < 197) {
+                    x = s[row][j];
+                }
+                s[row][j] = x;
+                most = fmaxf(most, x);
+            }
+            const float unit = 0.18033688f, now = fmaxf(top[row], most * unit);
+            const float before = weight_of(top[row], now);
+            top[row] = now;
+            sum[row] *= before;
+#pragma unroll
+            for (int c = 0; c < VE; c++) acc[row][c] *= before;
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                s[row][j] = weight_of(s[row][j] * unit, now);
+                sum[row] += s[row][j];
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < J; j++) {
+            float v[VE];
+#pragma unroll
+            for (int c = 0; c < VE / VW; c++)
+                spread_keys::to(&v[c * VW], values[j * (VE / VW) + c]);
+#pragma unroll
+            for (int row = 0; row < ROWS; row++)
+#pragma unroll
+                for (int c = 0; c < VE; c++) acc[row][c] += s[row][j] * v[c];
+        }
+    }
+    // The lanes of a warp that have the same columns, then its share of the block.
+    block_part *const own = warps + threadIdx.x / 32u;
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        float most = top[row];
+#pragma unroll
+        for (int d = 16; d >= L; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+        const float mine = weight_of(top[row], most);
+        sum[row] *= mine;
+#pragma unroll
+        for (int d = 16; d >= L; d /= 2) sum[row] += __shfl_xor_sync(0xffffffffu, sum[row], d);
+        if (threadIdx.x % 32u == 0u) {
+            own->top[row] = most;
+            own->sum[row] = sum[row];
+        }
+#pragma unroll
+        for (int c = 0; c < VE; c++) {
+            float v = acc[row][c] * mine;
+#pragma unroll
+            for (int d = 16; d >= L; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+            if (threadIdx.x % 32u < (unsigned)L)
+                own->acc[row][(lane + L * (c / VW)) * VW + c % VW] = v;
+        }
+    }
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < 1 * cols / 4; e += 256) {
+        const int row = e / (cols / 4), at = e % (cols / 4) * 4;
+        const joined_keys all = join_keys<8, true>(warps, row, at);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int col = at + c;
+            const int i3 = col;
+            y[i2 * 64 + i3] = all.acc[c] * (1.f / total(all.sum));
+        }
+    }
+}
+
+// by what nothing reads left out
+// a.11.p.needed[0,0,i2] = sum(r0) a.11.c.needed[0,0,r0] * a.11.p.needed.filter[i2,r0]
+// by what nothing reads left out
+// r.11.needed[0,0,i2] = h.10[0,0,i2] + a.11.p.needed[0,0,i2] + a.11.b[i2]
+// p0: a.11.p.needed.filter, p1: a.11.c.needed, p2: a.11.b, p3: h.10
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_00e62008(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][2];
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 384u * 2u;
+    float acc[1][2] = {};
+    {
+        for (unsigned k0 = 0; k0 < 192u; k0 += 256u) {
+            float4 w[2];
+#pragma unroll
+            for (int e = 0; e < 2; e++) w[e] = make_float4(0.f, 0.f, 0.f, 0.f);
+            {
+                const unsigned k = k0 + threadIdx.x;
+                if (k < 192u) {
+                    const int r0 = (int)k * 4;
+#pragma unroll
+                    for (int j = 0; j < 2; j++) {
+                        const int i2 = (int)(n0 + (unsigned)j);
+                        w[j] = *reinterpret_cast<const float4 *>(&p0[i2 * 768 + r0]);
+                    }
+                }
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+            float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+            const unsigned k = k0 + threadIdx.x;
+            if (k < 192u) {
+                const int r0 = (int)k * 4;
+                x = *reinterpret_cast<const float4 *>(&p1[r0]);
+            }
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const float4 v = (w[j]);
+                acc[0][j] += v.x * x.x;
+                acc[0][j] += v.y * x.y;
+                acc[0][j] += v.z * x.z;
+                acc[0][j] += v.w * x.w;
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 2; e += 256) {
+        const unsigned n = n0 + e;
+        const int i2 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i2] = p2[i2] + (v + p3[i2]);
+    }
+}
+
+// by what nothing reads left out
+// m.11.sum.needed[0,0] = sum(r0) r.11.needed[0,0,r0]
+// by what nothing reads left out
+// m.11.sum2.needed[0,0] = sum(r0) square(r.11.needed[0,0,r0] - m.11.sum.needed[0,0] / 768)
+// by what nothing reads left out
+// m.11.needed[0,0,i2] = rsqrt(m.11.sum2.needed[0,0] / 768 + 1e-06) * (r.11.needed[0,0,i2] -
+//     m.11.sum.needed[0,0] / 768) * m.11.scale[i2] + m.11.bias[i2]
+// p0: r.11.needed, p1: m.11.scale, p2: m.11.bias
+static __global__ void __launch_bounds__(32) k_row_0a21ba44(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
     await_previous(next_early);
-    if (id >= 768u) return;
-    const int i1 = (int)id;
-    const float v1 = p0[384];
-    const float v6 = p1[i1];
-    const float v7 = p2[i1];
-    const float v8 = p0[i1];
-    float2 acc = make_float2(0.f, 0.f);
-#pragma unroll 4
-    for (unsigned k = lane; k < 192u; k += 32u) {
+    if (id >= 1u) return;
+    float4 c0[6];
+    float s0 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
         const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0]);
-        const float v2 = v0.x - v1;
-        const float v3 = v0.y - v1;
-        const float v4 = v0.z - v1;
-        const float v5 = v0.w - v1;
-        acc.x += v2 * v2;
-        acc.y += v2;
-        acc.x += v3 * v3;
-        acc.y += v3;
-        acc.x += v4 * v4;
-        acc.y += v4;
-        acc.x += v5 * v5;
-        acc.y += v5;
+        c0[j] = v0;
+        s0 += c0[j].x;
+        s0 += c0[j].y;
+        s0 += c0[j].z;
+        s0 += c0[j].w;
     }
-    acc = warp_pair(acc);
-    if (lane == 0u) {
-        const float v9 = acc.y;
-        const float v10 = -(v9 / 768.f);
-        const float v11 = (v10 * v10 * 768.f + (acc.x + v9 * (v10 + v10))) / 768.f + 1e-06f;
-        const float v12 = v6 + v7 * ((v8 - (v9 + v1 * 768.f) / 768.f) * (1.f / sqrtf(v11)));
-        y[i1] = v12;
+    s0 = warp_sum(s0);
+    const float v1 = s0 / 768.f;
+    float s1 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const float v2 = c0[j].x - v1;
+        const float v3 = c0[j].y - v1;
+        const float v4 = c0[j].z - v1;
+        const float v5 = c0[j].w - v1;
+        s1 += v2 * v2;
+        s1 += v3 * v3;
+        s1 += v4 * v4;
+        s1 += v5 * v5;
+    }
+    s1 = warp_sum(s1);
+    const float v7 = s1 / 768.f;
+    const float v8 = v7 + 1e-06f;
+    const float v9 = 1.f / sqrtf(v8);
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v6 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        *reinterpret_cast<float4 *>(&y[r0]) = make_float4(v6.x * ((c0[j].x - v1) * v9) + v10.x,
+            v6.y * ((c0[j].y - v1) * v9) + v10.y, v6.z * ((c0[j].z - v1) * v9) + v10.z,
+            v6.w * ((c0[j].w - v1) * v9) + v10.w);
     }
 }
 
-// p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
-// y[0,i1] = p[0,i1] + bias[i1]
-// p0: fc, p1: z, p2: bias
+// by what nothing reads left out
+// f.11.p.needed[0,0,i2] = sum(r0) m.11.needed[0,0,r0] * f.11.p.needed.filter[i2,r0]
+// by what nothing reads left out
+// g.11.needed[0,0,i2] = 0.5 * (f.11.p.needed[0,0,i2] + f.11.b[i2]) * (erf(0.7071067811865476 *
+//     (f.11.p.needed[0,0,i2] + f.11.b[i2])) + 1)
+// p0: f.11.p.needed.filter, p1: m.11.needed, p2: f.11.b
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_51c7c733(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_f91e6271(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
     const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 63u * 16u;
+    const unsigned n0 = id % 192u * 16u;
     float acc[1][4] = {};
     {
-        const int i1 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
+        const int i2 = (int)(n0 + lane * 4u);
         const unsigned first = threadIdx.x / 32u * 48 + group;
 #pragma unroll 1
         for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
@@ -1845,7 +2275,7 @@ static __global__ void __launch_bounds__(256) k_reduce_51c7c733(const float *p0,
             for (int u = 0; u < 6; u++) {
                 const unsigned k = k0 + first + u * 8u;
                 const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i1]);
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i2]);
             }
             if (k0 == 0) await_previous(next_early);
             // Lanes fetch the few for each other.
@@ -1904,12 +2334,181 @@ static __global__ void __launch_bounds__(256) k_reduce_51c7c733(const float *p0,
 #pragma unroll 1
     for (unsigned e = threadIdx.x; e < 16; e += 256) {
         const unsigned n = n0 + e;
-        const int i1 = (int)n;
-        if (n >= 1000u) continue;
+        const int i2 = (int)n;
         float v = part[0][e];
 #pragma unroll
         for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i1] = v + p2[i1];
+        const float v0 = v + p2[i2];
+        y[i2] = v0 * 0.5f * (erff(v0 * 0.70710677f) + 1.f);
+    }
+}
+
+// by what nothing reads left out
+// b.11.p.needed[0,0,i2] = sum(r0) g.11.needed[0,0,r0] * b.11.p.needed.filter[i2,r0]
+// by what nothing reads left out
+// h.11.needed[0,0,i2] = r.11.needed[0,0,i2] + b.11.p.needed[0,0,i2] + b.11.b[i2]
+// p0: b.11.p.needed.filter, p1: g.11.needed, p2: b.11.b, p3: r.11.needed
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_e136a19c(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][2];
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 384u * 2u;
+    float acc[1][2] = {};
+    {
+        for (unsigned k0 = 0; k0 < 768u; k0 += 768u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 3; u++) {
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                const int r0 = (int)k * 4;
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const int i2 = (int)(n0 + (unsigned)j);
+                    w[u * 2 + j] = *reinterpret_cast<const float4 *>(&p0[i2 * 3072 + r0]);
+                }
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp();
+#pragma unroll
+            for (int u = 0; u < 3; u++) {
+                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                const int r0 = (int)k * 4;
+                x = *reinterpret_cast<const float4 *>(&p1[r0]);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const float4 v = (w[u * 2 + j]);
+                    acc[0][j] += v.x * x.x;
+                    acc[0][j] += v.y * x.y;
+                    acc[0][j] += v.z * x.z;
+                    acc[0][j] += v.w * x.w;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 2; e += 256) {
+        const unsigned n = n0 + e;
+        const int i2 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i2] = p2[i2] + (v + p3[i2]);
+    }
+}
+
+// z.rows.shifted[0,0,i2] = h.11.needed[0,0,i2] - h.11.needed[0,0,0]
+// by norm taken into the product
+// p.rows[0,i1] = sum(r0) z.rows.shifted[0,0,r0] * z.rows.weights[r0,i1]
+// z.rows.total[0,0] = sum(r0) z.rows.shifted[0,0,r0]
+// z.rows.squares[0,0] = sum(r0) square(z.rows.shifted[0,0,r0])
+// z.rows.factor[0,0] = rsqrt((z.rows.squares[0,0] + z.rows.total[0,0] * (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768 + (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768)) + (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * 768) / 768 + 1e-06)
+// z.rows.factor2[0,0] = rsqrt((z.rows.squares[0,0] + z.rows.total[0,0] * (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768 + (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768)) + (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * (h.11.needed[0,0,0] -
+//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * 768) / 768 + 1e-06) *
+//     (h.11.needed[0,0,0] - (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768)
+// y[0,i1] = z.rows.factor[0,0] * p.rows[0,i1] + z.rows.offset[i1] + z.rows.factor2[0,0] *
+//     z.rows.offset2[i1] + bias[i1]
+// p0: h.11.needed, p1: z.rows.weights, p2: z.rows.offset2, p3: z.rows.offset, p4: bias
+static __global__ void __launch_bounds__(256, 1) k_product_673c50a9(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    await_previous(next_early);
+    const unsigned n0 = id / 6u % 16u * 64u, m0 = 0u;
+    const float v1 = p0[0];
+    struct found_a {
+        float4 v0;
+    };
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 16u;
+        const int r0 = (int)(k0 + e % 16u * 4u);
+        found_a f;
+        f.v0 = m < 1u ? *reinterpret_cast<const float4 *>(&p0[r0]) : make_float4(0.f, 0.f, 0.f,
+            0.f);
+        return f;
+    };
+    const auto make_a = [&](unsigned e, unsigned, const found_a &f) {
+        const unsigned m = m0 + e / 16u;
+        return m < 1u ? make_float4(f.v0.x - v1, f.v0.y - v1, f.v0.z - v1,
+            f.v0.w - v1) : make_float4(0.f, 0.f, 0.f, 0.f);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 1000 + i1], i1 < 1000);
+    };
+    float acc[4][4] = {};
+    row_sums<16, 64, 4> sums = {};
+    const unsigned part = blockIdx.x % 6, from = part * 128u;
+    tile.multiply<true, false, 0>(from, min(from + 128u, 768u), summing(computed(a, make_a), &sums),
+        moving<4000, 64000>(b), next_early, acc);
+    leave_part<6, 1>(acc, parts);
+    __shared__ float total[2][16][row_sums<16, 64, 4>::PARTS], factor[2][16];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    float *const rows = row_parts<6, 16, 1 * 4 / 4>(parts);
+    if (threadIdx.x < 16) {
+        const unsigned line = threadIdx.x;
+        rows[(2 * part + 0) * 16 + line] = sums.of(total[0], line);
+        rows[(2 * part + 1) * 16 + line] = sums.of(total[1], line);
+    }
+    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
+    add_parts<6, 1>(acc, parts);
+    if (threadIdx.x < 16) {
+        const unsigned line = threadIdx.x;
+        const unsigned m = m0 + line;
+        if (m < 1u) {
+            const float s0 = add_row<6, 16>(rows, 0, line);
+            const float s1 = add_row<6, 16>(rows, 1, line);
+            const float v2 = v1 - (s0 + v1 * 768.f) / 768.f;
+            const float v3 = 1.f / sqrtf((v2 * v2 * 768.f + (s1 + s0 * (v2 + v2))) / 768.f
+                + 1e-06f);
+            factor[0][line] = v3;
+            factor[1][line] = v3 * v2;
+        }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i1 = (int)(n0 + tile.column(j));
+        if (m < 1u && i1 < 1000) {
+            const float4 v4 = *reinterpret_cast<const float4 *>(&p2[i1]);
+            const float4 v5 = *reinterpret_cast<const float4 *>(&p3[i1]);
+            const float v6 = factor[1][tile.row(i)] * v4.x + (factor[0][tile.row(i)] * acc[i][j]
+                + v5.x);
+            const float4 v7 = *reinterpret_cast<const float4 *>(&p4[i1]);
+            const float v8 = factor[1][tile.row(i)] * v4.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+                + v5.y);
+            const float v9 = factor[1][tile.row(i)] * v4.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+                + v5.z);
+            const float v10 = factor[1][tile.row(i)] * v4.w + (factor[0][tile.row(i)] * acc[i][j
+                + 3] + v5.w);
+            *reinterpret_cast<float4 *>(&y[i1]) = make_float4(v6 + v7.x, v8 + v7.y, v9 + v7.z,
+                v10 + v7.w);
+        }
     }
 }
 
@@ -1930,7 +2529,7 @@ struct vit_b {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cublasLtHandle_t lt;
-    matmul_call matmul[24];
+    matmul_call matmul[22];
     cudaStream_t lt_stream;  // that its calls go to
 };
 
@@ -2161,7 +2760,9 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_from_n_0_offset(vit_b *m, cudaStream_t stream) {
+static int prepare_weights_from_z_rows_offset(vit_b *m, cudaStream_t stream) {
+    CALL(launch(m, ALONE, k_reduce_27d5a12c, "z.rows.offset", 63, 256, stream, v_fc, v_n_bias,
+        v_z_rows_offset));
     CALL(launch(m, ALONE, k_reduce_7382155d, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_bias, v_n_0_offset));
     CALL(launch(m, ALONE, k_reduce_7382155d, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
@@ -2304,17 +2905,21 @@ static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
         v_n_11_scale, v_n_11_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.11.offset", 192, 256, stream, v_f_11_w, v_m_11_bias,
-        v_m_11_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.11.offset2", 192, 256, stream, v_f_11_w,
-        v_m_11_scale, v_m_11_offset2));
-    CALL(launch(m, ALONE, k_map_176c183d, "m.11.weights", 2304, 256, stream, v_f_11_w, v_m_11_scale,
-        v_m_11_weights));
+    // a.11.p.needed.filter[i0,i1] = a.11.w[i1,i0]
+    CALL(launch(m, ALONE, k_relay_4551d650, "a.11.p.needed.filter", 2304, 256, stream, relay{2, 0,
+        {768, 768}, {1, 768}, {768, 1}}, v_a_11_w, v_a_11_p_needed_filter));
+    // as a.11.p.needed.filter
+    CALL(launch(m, ALONE, k_relay_4551d650, "b.11.p.needed.filter", 9216, 256, stream, relay{2, 0,
+        {768, 3072}, {1, 768}, {3072, 1}}, v_b_11_w, v_b_11_p_needed_filter));
+    CALL(launch(m, ALONE, k_reduce_27d5a12c, "z.rows.offset2", 63, 256, stream, v_fc, v_n_scale,
+        v_z_rows_offset2));
+    CALL(launch(m, ALONE, k_map_8ed76b56, "z.rows.weights", 750, 256, stream, v_fc, v_n_scale,
+        v_z_rows_weights));
     return 0;
 }
 
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
-    CALL(prepare_weights_from_n_0_offset(m, stream));
+    CALL(prepare_weights_from_z_rows_offset(m, stream));
     CALL(prepare_weights_from_n_6_offset(m, stream));
     return 0;
 }
@@ -2342,7 +2947,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_7382155d);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_27d5a12c);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2362,7 +2967,7 @@ static int check_device(vit_b *m) {
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2816ull, 0, 2816ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2542,7 +3147,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(vit_b *m) {
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 22; i++) {
         int k = first_like(matmul_sizes, i);
         m->matmul[i] = m->matmul[k];
         m->matmul[i].shared = k < i;
@@ -2728,17 +3333,18 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
     CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.11.o", 120, 128, stream, v_a_11_t_split, v_a_11_c,
-        (float4 *)v_workspace, v_arrived + 660));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.11", 128, 256, stream, v_r_11, v_m_11_weights,
-        v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, FIRST, k_reduce_58ba1377, "z", 768, 32, stream, v_h_11, v_n_bias, v_n_scale,
-        v_z));
-    CALL(launch(m, LAST, k_reduce_51c7c733, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
+    CALL(launch(m, MIDDLE, k_attention_cf145c5f, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
+        v_a_11_c_needed));
+    CALL(launch(m, MIDDLE, k_reduce_00e62008, "r.11.needed", 384, 256, stream,
+        v_a_11_p_needed_filter, v_a_11_c_needed, v_a_11_b, v_h_10, v_r_11_needed));
+    CALL(launch(m, MIDDLE, k_row_0a21ba44, "m.11.needed", 1, 32, stream, v_r_11_needed,
+        v_m_11_scale, v_m_11_bias, v_m_11_needed));
+    CALL(launch(m, MIDDLE, k_reduce_f91e6271, "g.11.needed", 192, 256, stream, v_f_11_w,
+        v_m_11_needed, v_f_11_b, v_g_11_needed));
+    CALL(launch(m, MIDDLE, k_reduce_e136a19c, "h.11.needed", 384, 256, stream,
+        v_b_11_p_needed_filter, v_g_11_needed, v_b_11_b, v_r_11_needed, v_h_11_needed));
+    CALL(launch(m, LAST, k_product_673c50a9, "y", 96, 256, stream, v_h_11_needed, v_z_rows_weights,
+        v_z_rows_offset2, v_z_rows_offset, v_bias, v_y, (float4 *)v_workspace, v_arrived + 660));
     return 0;
 }
 
@@ -2845,7 +3451,7 @@ int vit_b_capture(vit_b *m, const void *const *in, void *const *out) {
 void vit_b_destroy(vit_b *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 24; i++) matmul_close(&m->matmul[i]);
+    for (int i = 0; i < 22; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -3021,6 +3627,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346642432ull, 582156288ull, 0x5406cefa10622f11ull};
+    346625792ull, 587570944ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

@@ -88,6 +88,20 @@ u = Conv(t, k; pads=1)
 y = Relu(u)
 """
 
+# Of what a layer makes of all tokens some are read.
+TOKENS = """ein 1
+model tokens
+input x: f32[%(n)d,%(l)d,%(c)d]
+weight a: f32[%(c)d,4*%(c)d] = randn(std=0.1)
+weight b: f32[4*%(c)d,%(c)d] = randn(std=0.1)
+output y
+h = MatMul(x, a)
+g = Gelu(h)
+m = MatMul(g, b)
+t = Slice(m; starts=[%(lo)d], ends=[%(hi)d], axes=[1])
+y = Tanh(t)
+"""
+
 # A projection that is pooled.
 POOLED = """ein 1
 model pooled
@@ -185,6 +199,9 @@ def check_fewer_terms(checks, folder):
                   dict(n=2, c=192, f=300, h=35, w=21, p=3, q=3)):
         check_gain(checks, "pooled %s" % sorted(sizes.items()), folder, POOLED % sizes, "linear",
                    0.9)
+    for sizes in (dict(n=1, l=197, c=768, lo=0, hi=1), dict(n=3, l=240, c=300, lo=50, hi=80)):
+        check_gain(checks, "tokens %s" % sorted(sizes.items()), folder, TOKENS % sizes, "needed",
+                   0.5)
     # What a pool reads beyond the border is no bias.
     text = POOLED % dict(n=1, c=512, f=256, h=28, w=28, p=2, q=2)
     text = text.replace("strides", "pads=1, strides")

@@ -841,5 +841,6 @@ static const law laws[] = {
     {EIN__RULE_ROUNDS, law_rounds},         {EIN__RULE_DISTRIBUTE, law_distribute},
     {EIN__RULE_COLLECT, law_collect},       {EIN__RULE_APART, law_apart},
     {EIN__RULE_REPEATS, law_repeats},       {EIN__RULE_LINEAR, law_linear},
+    {EIN__RULE_NEEDED, law_needed},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

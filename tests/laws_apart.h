@@ -1,6 +1,32 @@
 // The law of dimensions taken apart (apart.c): on programs that count them together and take them
 // apart again. Included by laws.h.
 
+// The law of what nothing reads (rule_needed.c): of contraction `v` and a map of it parts are read,
+// places and a few of them, perhaps beyond the end.
+static sides law_needed(ein_ctx *ctx, ein__val v) {
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__ix at[EIN__MAX_RANK], few[EIN__MAX_RANK], one[EIN__MAX_RANK];
+    ein__scope box = {.nt = 0};
+    for (uint32_t k = 0; k < s.nt; k++) {
+        int64_t n = random_in(1, s.n[k]), place = random_in(0, s.n[k] - 1);
+        at[k] = ein__ix_iter(ctx, k, s.n[k]);
+        one[k] = few[k] = ein__ix_const(ctx, place);
+        if (random_in(0, 2) == 0) continue;
+        few[k] = ein__ix_iter(ctx, box.nt, n);
+        few[k] = ein__ix_addc(ctx, few[k], random_in(0, s.n[k] - n) - (random_in(0, 5) == 0));
+        box.n[box.nt++] = n;
+    }
+    ein__ex body = random_linear(ctx, &s, ein__ex_read(ctx, v, 0, at, (int)s.nt));
+    ein__val m = map_of(ctx, "m", &s, body);
+    if (!m.i) return NO_SIDES;
+    body = ein__ex_read(ctx, m, 2.5, few, (int)s.nt);
+    if (random_in(0, 1))
+        body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_read(ctx, v, 0, one, (int)s.nt));
+    ein__val y = map_of(ctx, "y", &box, body), root = y;
+    bool less, ok = y.i && ein__leave_out(ctx, &root, 1, &less);
+    return ok && less ? (sides){y, root} : NO_SIDES;
+}
+
 // Digits of iterator `slot`, of which `size` are the extents, the last one counting ones; or all
 // but the first as one. Gives how many there are.
 static int digits_of(ein_ctx *ctx, uint32_t slot, const int64_t *size, bool two, int64_t *extent,

@@ -140,3 +140,13 @@ EIN__FN bool ein__part_beside(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
     return !ein__rule_on(ctx, EIN__RULE_LINEAR) || !ein__rule_on(ctx, EIN__RULE_REPEATS) ||
            ein__rewrite_program(ctx, root, nroot, ein__rebuild_beside, NULL, changed);
 }
+
+// Products of the program under `root` with fewer terms by what is around them.
+EIN__FN bool ein__multiply_less(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    bool moved, parted, shared;
+    bool ok = ein__move_linear(ctx, root, nroot, &moved) &&
+              ein__part_beside(ctx, root, nroot, &parted) &&
+              ein__share_repeats(ctx, root, nroot, &shared);
+    *changed = ok && (moved || parted || shared);
+    return ok;
+}

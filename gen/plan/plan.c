@@ -764,16 +764,6 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Products of the program under `root` with fewer terms by what is around them.
-static bool ein__multiply_less(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    bool moved, parted, shared;
-    bool ok = ein__move_linear(ctx, root, nroot, &moved) &&
-              ein__part_beside(ctx, root, nroot, &parted) &&
-              ein__share_repeats(ctx, root, nroot, &shared);
-    *changed = ok && (moved || parted || shared);
-    return ok;
-}
-
 // The program under `root` as ctx->variant has it; whether that is another one.
 static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
     *changed = false;
@@ -807,7 +797,9 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     // What a plan has as its root must stay as it is.
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
+             *whole = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
              *blocked = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    bool less;
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
@@ -820,6 +812,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
+    memcpy(whole, root, (size_t)nroot * sizeof *root);
+    // What is left out may have been shared; of large programs nobody asks that.
+    if (!ein__leave_out(ctx, blocked, nroot, &less) ||
+        (less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS &&
+         !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot))))
+        return false;
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {

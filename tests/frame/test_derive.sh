@@ -103,6 +103,8 @@ fault 'channels of a concatenation that end too late' derive/rule_linear.c \
     's/z->hi\[slot\] = ein__least(hi, g.n - 1 - c);/z->hi[slot] = ein__least(hi, g.n - c);/'
 fault 'a part of a concatenation with the weights of the first' derive/rule_beside.c \
     's/map\[slot\] = ein__ix_addc(ctx, at\[k\], lo);/map[slot] = at[k];/'
+fault 'what is needed counted from where all begins' derive/rule_needed.c \
+    's/ein__ix_addc(ctx, e.ix\[k\], -all\[e.val\].lo\[k\])/e.ix[k]/'
 fault 'a constant pooled as if there were one place' derive/rule_linear.c \
     's/ein__ex_const(ctx, places), all)/ein__ex_const(ctx, 1), all)/'
 fault 'a block of taps at the wrong place' derive/rule_taps.c \
