@@ -244,6 +244,21 @@ def check_steps(math, folder):
     return None if kernels else "%s: nothing is computed on tensor cores" % math
 
 
+def check_large(math, folder):
+    """Of tiles with the same estimate a large product has the one of fewer words from shared memory
+    for each product of numbers: warps of 64 x 64."""
+    source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "large.cu")
+    with open(source, "w") as f:
+        f.write(weighted("large", "4096,4096", [("k", "4096,4096")], "MatMul(x, k)"))
+    subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--only-math",
+                    "--libs", "none", "--gpu", "h200"], check=True)
+    with open(path) as f:
+        found = set(re.findall(r"tensor_tile<\w+((?:, \d+){8})>", f.read()))
+    if len(found) == 1 and ", 64, 64, " in found.pop():
+        return None
+    return "%s: a large product is of other tiles" % math
+
+
 def main():
     if sys.argv[1:2] == ["--table"]:
         table(sys.argv[2:])
@@ -254,7 +269,8 @@ def main():
         found += [check_program(program, folder) for program in PROGRAMS]
         found += [check_ahead(each, folder) for each in AHEAD]
         found += [check_copies(folder), check_columns(folder)]
-        found += [check_steps(math, folder) for math in ("tf32", "fp16")]
+        found += [look(math, folder) for look in (check_steps, check_large)
+                  for math in ("tf32", "fp16")]
         for wrong in found:
             failed += wrong is not None
             if wrong:
