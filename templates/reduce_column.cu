@@ -29,7 +29,8 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@end
     $before;
     $T acc = $identity;
-#pragma unroll $ahead
+    const int ahead = $ahead;
+#pragma unroll ahead
     for ($number k = $start; k < $count; k += $stride) {
         $terms;
     }
