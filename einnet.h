@@ -874,6 +874,7 @@ typedef struct ein__plan {
     ein__apartness apart;  // ... ein_ctx.apart
     bool numbering;        // ... ein_ctx.numbering
     bool unended;          // ... ein_ctx.unended
+    bool entire;           // ... ein_ctx.entire
     ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
@@ -1006,6 +1007,7 @@ struct ein_ctx {
     bool parts;            // there are such
     bool numbering;        // what is read at numbers of digits is taken apart for its kernel
     bool numbers;          // there is such
+    bool entire;           // what nothing reads is computed too, as others may share it
     ein__variant variant;  // what is derived
     ein_stats stats;
 };
@@ -36318,6 +36320,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.nesting = ctx->nesting;
     ctx->plan.apart = ctx->apart;
     ctx->plan.variant = ctx->variant;
+    ctx->plan.entire = ctx->entire;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -36444,10 +36447,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
     // What is left out may have been shared; of large programs nobody asks that.
-    if (!ein__leave_out(ctx, blocked, nroot, &less) ||
-        (less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS &&
-         !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot))))
+    if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
+    ctx->entire = less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    if (ctx->entire &&
+        !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
+    ctx->entire = false;
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
@@ -36689,12 +36694,17 @@ static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any
 // The model's folded program, whose contractions are derived, under `root`, in the variant that the
 // plan has; where there is another variant, a plan is made if there is none.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
-    bool any;
+    bool any, less;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if (!ctx->plan.step) {
-        if (!ein__has_variants(ctx, root, nroot, &any)) return false;
+        ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        if (!ein__has_variants(ctx, root, nroot, &any) || !ein__leave_out(ctx, other, nroot, &less))
+            return false;
+        any |= less;
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
+    if (!ctx->plan.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
     ctx->variant = ctx->plan.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }

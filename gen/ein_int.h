@@ -518,6 +518,7 @@ typedef struct ein__plan {
     ein__apartness apart;  // ... ein_ctx.apart
     bool numbering;        // ... ein_ctx.numbering
     bool unended;          // ... ein_ctx.unended
+    bool entire;           // ... ein_ctx.entire
     ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
@@ -650,6 +651,7 @@ struct ein_ctx {
     bool parts;            // there are such
     bool numbering;        // what is read at numbers of digits is taken apart for its kernel
     bool numbers;          // there is such
+    bool entire;           // what nothing reads is computed too, as others may share it
     ein__variant variant;  // what is derived
     ein_stats stats;
 };

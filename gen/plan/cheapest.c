@@ -170,12 +170,17 @@ static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any
 // The model's folded program, whose contractions are derived, under `root`, in the variant that the
 // plan has; where there is another variant, a plan is made if there is none.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
-    bool any;
+    bool any, less;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if (!ctx->plan.step) {
-        if (!ein__has_variants(ctx, root, nroot, &any)) return false;
+        ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        if (!ein__has_variants(ctx, root, nroot, &any) || !ein__leave_out(ctx, other, nroot, &less))
+            return false;
+        any |= less;
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
+    if (!ctx->plan.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
     ctx->variant = ctx->plan.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }

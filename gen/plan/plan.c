@@ -688,6 +688,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.nesting = ctx->nesting;
     ctx->plan.apart = ctx->apart;
     ctx->plan.variant = ctx->variant;
+    ctx->plan.entire = ctx->entire;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -814,10 +815,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
     // What is left out may have been shared; of large programs nobody asks that.
-    if (!ein__leave_out(ctx, blocked, nroot, &less) ||
-        (less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS &&
-         !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot))))
+    if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
+    ctx->entire = less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    if (ctx->entire &&
+        !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
+    ctx->entire = false;
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
