@@ -75,7 +75,7 @@ def forms(folder):
         checks.check(name + ", proved", proof.returncode == 0, proof.stdout + proof.stderr)
     # In the way: what a sum makes of the first value is read by the third.
     between = ["ein 1", "model between", "input x: f32[30]", "input k: f32[30,9]", "output a, b, c",
-               "a[i] = exp(x[i])", "m[j] = max(i) a[i] * k[i,j]", "b[i] = a[i] / m[2]",
+               "a[i] = exp(x[i])", "m[j] = max(i) a[i] * k[i,j]", "b[i] = a[i] / (m[0] + m[8])",
                "c[i] = a[i] - b[i]"]
     with open(path, "w") as file:
         file.write("\n".join(between) + "\n")
