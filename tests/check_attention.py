@@ -322,22 +322,9 @@ def check_window(folder, math):
         if late != (kind in ("window", "both", "block")) and kind != "soft":
             raise run_models.Failure("%s: late %s" % (kind, late))
     most = 0.7 * us["causal"]
-    if us["window"] > 0.45 * us["causal"] or us["both"] > most or us["block"] > most or \
+    if us["window"] > 0.4 * us["causal"] or us["both"] > most or us["block"] > most or \
             us["soft"] < us["causal"] or us["long"] > us["causal"]:
         raise run_models.Failure(str(us))
-
-
-def check_copied(folder):
-    """Keys and values that are f32 become halves once where many tiles of rows read them."""
-    for rows, copied in ((2048, True), (64, False)):
-        head, body, y = instance(0, 8, rows, rows, 64, 64, "plain")
-        path = os.path.join(folder, "copied.ein")
-        with open(path, "w") as out:
-            out.write("ein 1\nmodel copied\n%soutput %s\n%s" % (head, y, body))
-        text = emit(path, ["--math", "fp16", "--libs", "none"])
-        made = re.search(r"us est\. \S+\.half +k_", text) is not None
-        if made != copied or (copied and "copy_async(&keys[" not in text):
-            raise run_models.Failure("%d rows: copied %s" % (rows, made))
 
 
 def check_loads(text, most):
@@ -591,7 +578,6 @@ def main():
                                  (path, gpu, arch, math)))
         jobs += [("pairs of scores, %s" % math, check_pairs,
                   ("tests/unseen/attention_bias.ein", math)) for math in ("tf32", "fp16")]
-        jobs.append(("copies of f32", check_copied, (folder,)))
         jobs.append(("tiles", check_tiles, (texts, TILES)))
         jobs.append(("tiles on tensor cores", check_tiles, (tensor_texts, TENSOR_TILES)))
         jobs += [("fault of gates: %s, %s" % (math, weight), check_fault,

@@ -132,12 +132,6 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
     return ein__kstorage(g, type, "words", bytes > EIN__SHARED_FREE ? (int)bytes : 0, l);
 }
 
-// How many of its loads of a part a thread has on their way at once.
-static const char *ein__kattention_held(ein__kgen *g, const ein__kload_text *l) {
-    int width = l->width ? (int)ein__least(l->width, 4) : 1;
-    return l->copy ? "8" : ein__namef(g->ctx, "%d", EIN__ATTENTION_HELD / width);
-}
-
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
     enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
@@ -184,8 +178,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
             {"pairs", f->pairs ? "1" : ""},
             {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", ein__kattention_held(g, &x.key)},
-            {"valueTurns", ein__kattention_held(g, &x.value)},
+            {"keyTurns", x.key.copy ? "8" : "4"},
+            {"valueTurns", x.value.copy ? "8" : "4"},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, turn, k + 2);

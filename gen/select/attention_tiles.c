@@ -62,8 +62,6 @@ enum {
     EIN__ATTENTION_SCORE = 5,
     EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
-    // Elements of a key's or a value's part that a thread has in registers on their way.
-    EIN__ATTENTION_HELD = 16,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
     EIN__ATTENTION_APART = 16,
@@ -368,14 +366,6 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
     return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
-// Whether `factor` is copied as it lies in memory, while others are multiplied; else its elements
-// go through registers, and are waited for.
-static bool ein__attention_copied(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
-                                  uint32_t slots, ein__math math) {
-    ein__attention_work w = ein__attention_loading(ctx, a, factor, slots);
-    return !w.computed && w.bytes == ein__math_bytes(math) && w.width * w.bytes == 16;
-}
-
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
 // the steps of one block after the other where those of others do not hide their latency.
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
@@ -390,8 +380,9 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
-    int64_t waits = !ein__attention_copied(ctx, a, a->value, a->cols, t->math);
-    waits += a->dot.i && !ein__attention_copied(ctx, a, a->key, a->depth, t->math);
+    // What is computed is waited for, not on its way meanwhile.
+    int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
+    waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));

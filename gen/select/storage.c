@@ -303,68 +303,7 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
-// The attention whose kernel computes `last`; false: it is matched in another form.
-static bool ein__attention_ending(ein__storer *z, ein__val last, ein__attention *a) {
-    ein_ctx *ctx = z->ctx;
-    bool found = false;
-    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && !found; i++) {
-        ein__val v = z->order[i];
-        if (z->with.home[v.i].i == last.i && !ein__is_map(ctx, v))
-            found = ein__match_attention(ctx, v, last, a);
-    }
-    return found;
-}
-
-// Puts what `part` of attention `a` reads as f32 as halves in its place, and adds what the copy
-// costs, shared by all that read it. None: it is computed, weights, or halves already.
-static ein__val ein__attended_half(ein__storer *z, ein__attention *a, int part, int64_t *ps) {
-    ein_ctx *ctx = z->ctx;
-    const ein__expr *e = ein__attention_factor(ctx, a, part);
-    ein__val v = {e ? e->val : 0}, none = {0};
-    const ein__value *now = &ctx->value[z->now[v.i].i];
-    // What has no type yet is made, as halves where that may be.
-    if (!z->now[v.i].i || z->with.home[v.i].i != v.i || now->weight_only ||
-        now->dtype != EIN__F32 || ein__is_wide(ctx, v))
-        return none;
-    ein__work w = {.bytes = {ein__times(ein__elements(&now->shape), 4 + 2)}};
-    if (!z->half[v.i].i)
-        *ps = ein__cost_sum(*ps,
-                            ein__work_ps(ein__gpu_of(ctx), &w) / ein__most(z->with.uses[v.i], 1));
-    ein__val half = ein__wanted(z, v, EIN__F16);
-    e = ein__attention_factor(ctx, a, part);
-    double pad;
-    memcpy(&pad, &e->bits, sizeof pad);
-    ein__ex read = half.i ? ein__ex_read(ctx, half, pad, e->ix, (int)e->nix) : (ein__ex){0};
-    if (!read.i) return none;
-    *ein__attention_part(a, part) = read;
-    return v;
-}
-
-// Which tensor contraction `v` of an attention wants as halves: keys or values that are f32, of
-// which copies cost less than that every tile of rows loads all of them, waits for them and
-// converts them. None: it reads what is there.
-static ein__val ein__attended_copy(ein__storer *z, ein__val v) {
-    enum { KEY = 1, VALUE = 2 };
-    ein_ctx *ctx = z->ctx;
-    ein__val last = z->with.home[v.i], none = {0}, had[3] = {{0}}, of[3] = {{0}};
-    ein__attention a;
-    if (!ein__attention_ending(z, last, &a) || (v.i != a.dot.i && v.i != a.out.i)) return none;
-    if (ein__attention_mode(ctx, &a) != EIN__MATH_FP16) return none;
-    int64_t bytes = ein__bytes_of(ctx, last), now = ein__cost_attention(ctx, &a, bytes), ps = 0;
-    for (int part = KEY; part <= VALUE; part++) {
-        const ein__expr *e = ein__attention_factor(ctx, &a, part);
-        if (e) had[part] = z->half[e->val];
-        of[part] = ein__attended_half(z, &a, part, &ps);
-    }
-    if (ein__cost_sum(ein__cost_attention(ctx, &a, bytes), ps) < now)
-        return of[v.i == a.dot.i ? KEY : VALUE];
-    for (int part = KEY; part <= VALUE; part++)
-        if (of[part].i) z->half[of[part].i] = had[part];
-    return none;
-}
-
-// Where halves have too few exponents for an operand: a kernel converts what it loads.
+// The same where halves have too few exponents for an operand: a kernel converts what it loads.
 static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t ps;
@@ -474,9 +413,6 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
-    bool inside;
-    if (s.reduce != EIN__R_NONE && ein__is_attended(z, v, &inside))
-        z->also_half[0] = ein__attended_copy(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};
