@@ -21468,8 +21468,6 @@ enum {
     EIN__ATTENTION_SCORE = 5,
     EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
-    // Elements of a key's or a value's part that a thread has in registers on their way.
-    EIN__ATTENTION_HELD = 16,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
     EIN__ATTENTION_APART = 16,
@@ -21774,14 +21772,6 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
     return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
-// Whether `factor` is copied as it lies in memory, while others are multiplied; else its elements
-// go through registers, and are waited for.
-static bool ein__attention_copied(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
-                                  uint32_t slots, ein__math math) {
-    ein__attention_work w = ein__attention_loading(ctx, a, factor, slots);
-    return !w.computed && w.bytes == ein__math_bytes(math) && w.width * w.bytes == 16;
-}
-
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
 // the steps of one block after the other where those of others do not hide their latency.
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
@@ -21796,8 +21786,9 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
-    int64_t waits = !ein__attention_copied(ctx, a, a->value, a->cols, t->math);
-    waits += a->dot.i && !ein__attention_copied(ctx, a, a->key, a->depth, t->math);
+    // What is computed is waited for, not on its way meanwhile.
+    int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
+    waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
@@ -25064,68 +25055,7 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
-// The attention whose kernel computes `last`; false: it is matched in another form.
-static bool ein__attention_ending(ein__storer *z, ein__val last, ein__attention *a) {
-    ein_ctx *ctx = z->ctx;
-    bool found = false;
-    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && !found; i++) {
-        ein__val v = z->order[i];
-        if (z->with.home[v.i].i == last.i && !ein__is_map(ctx, v))
-            found = ein__match_attention(ctx, v, last, a);
-    }
-    return found;
-}
-
-// Puts what `part` of attention `a` reads as f32 as halves in its place, and adds what the copy
-// costs, shared by all that read it. None: it is computed, weights, or halves already.
-static ein__val ein__attended_half(ein__storer *z, ein__attention *a, int part, int64_t *ps) {
-    ein_ctx *ctx = z->ctx;
-    const ein__expr *e = ein__attention_factor(ctx, a, part);
-    ein__val v = {e ? e->val : 0}, none = {0};
-    const ein__value *now = &ctx->value[z->now[v.i].i];
-    // What has no type yet is made, as halves where that may be.
-    if (!z->now[v.i].i || z->with.home[v.i].i != v.i || now->weight_only ||
-        now->dtype != EIN__F32 || ein__is_wide(ctx, v))
-        return none;
-    ein__work w = {.bytes = {ein__times(ein__elements(&now->shape), 4 + 2)}};
-    if (!z->half[v.i].i)
-        *ps = ein__cost_sum(*ps,
-                            ein__work_ps(ein__gpu_of(ctx), &w) / ein__most(z->with.uses[v.i], 1));
-    ein__val half = ein__wanted(z, v, EIN__F16);
-    e = ein__attention_factor(ctx, a, part);
-    double pad;
-    memcpy(&pad, &e->bits, sizeof pad);
-    ein__ex read = half.i ? ein__ex_read(ctx, half, pad, e->ix, (int)e->nix) : (ein__ex){0};
-    if (!read.i) return none;
-    *ein__attention_part(a, part) = read;
-    return v;
-}
-
-// Which tensor contraction `v` of an attention wants as halves: keys or values that are f32, of
-// which copies cost less than that every tile of rows loads all of them, waits for them and
-// converts them. None: it reads what is there.
-static ein__val ein__attended_copy(ein__storer *z, ein__val v) {
-    enum { KEY = 1, VALUE = 2 };
-    ein_ctx *ctx = z->ctx;
-    ein__val last = z->with.home[v.i], none = {0}, had[3] = {{0}}, of[3] = {{0}};
-    ein__attention a;
-    if (!ein__attention_ending(z, last, &a) || (v.i != a.dot.i && v.i != a.out.i)) return none;
-    if (ein__attention_mode(ctx, &a) != EIN__MATH_FP16) return none;
-    int64_t bytes = ein__bytes_of(ctx, last), now = ein__cost_attention(ctx, &a, bytes), ps = 0;
-    for (int part = KEY; part <= VALUE; part++) {
-        const ein__expr *e = ein__attention_factor(ctx, &a, part);
-        if (e) had[part] = z->half[e->val];
-        of[part] = ein__attended_half(z, &a, part, &ps);
-    }
-    if (ein__cost_sum(ein__cost_attention(ctx, &a, bytes), ps) < now)
-        return of[v.i == a.dot.i ? KEY : VALUE];
-    for (int part = KEY; part <= VALUE; part++)
-        if (of[part].i) z->half[of[part].i] = had[part];
-    return none;
-}
-
-// Where halves have too few exponents for an operand: a kernel converts what it loads.
+// The same where halves have too few exponents for an operand: a kernel converts what it loads.
 static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t ps;
@@ -25235,9 +25165,6 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
-    bool inside;
-    if (s.reduce != EIN__R_NONE && ein__is_attended(z, v, &inside))
-        z->also_half[0] = ein__attended_copy(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};
@@ -42245,7 +42172,7 @@ static const char *const ein__tmpl_skinny[] = {
     "            }",
     "            //@end",
     "            // Compilers would put loads behind multiplications; this way all are on their way.",
-    "            __syncwarp();",
+    "            __syncwarp(~0u);",
     "            //@if along",
     "#pragma unroll",
     "            for (int s = 0; s < $shares; s++) {",
@@ -42258,7 +42185,7 @@ static const char *const ein__tmpl_skinny[] = {
     "                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =",
     "                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);",
     "            }",
-    "            __syncwarp();",
+    "            __syncwarp(~0u);",
     "#pragma unroll",
     "            for (int u = 0; u < $ahead; u++) {",
     "                const float4 v = $value;",
@@ -52589,12 +52516,6 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
     return ein__kstorage(g, type, "words", bytes > EIN__SHARED_FREE ? (int)bytes : 0, l);
 }
 
-// How many of its loads of a part a thread has on their way at once.
-static const char *ein__kattention_held(ein__kgen *g, const ein__kload_text *l) {
-    int width = l->width ? (int)ein__least(l->width, 4) : 1;
-    return l->copy ? "8" : ein__namef(g->ctx, "%d", EIN__ATTENTION_HELD / width);
-}
-
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
     enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
@@ -52641,8 +52562,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
             {"pairs", f->pairs ? "1" : ""},
             {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", ein__kattention_held(g, &x.key)},
-            {"valueTurns", ein__kattention_held(g, &x.value)},
+            {"keyTurns", x.key.copy ? "8" : "4"},
+            {"valueTurns", x.value.copy ? "8" : "4"},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, turn, k + 2);

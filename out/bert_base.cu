@@ -1199,7 +1199,7 @@ static __global__ void __launch_bounds__(64) k_map_59ce959d(const float *__restr
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_eb6dcd58(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
@@ -1231,7 +1231,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0,
                 own[s][0] = p1[r0];
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -1241,7 +1241,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 6; u++) {
                 const float4 v = w[u];
@@ -1304,7 +1304,7 @@ static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__rest
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_6a2ac9af(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_2a9dbdd7(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][8];
     const unsigned id = blockIdx.x;
@@ -1328,7 +1328,7 @@ static __global__ void __launch_bounds__(256) k_reduce_6a2ac9af(const float *p0,
             }
             if (k0 == 0) await_previous(next_early);
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
             float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
             const unsigned k = k0 + threadIdx.x;
             if (k < 192u) {
@@ -2087,51 +2087,51 @@ static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t str
         v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
         v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
         v_n_0_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.0.offset2", 192, 256, stream, v_f_0_w, v_n_0_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.0.offset2", 192, 256, stream, v_f_0_w, v_n_0_scale,
         v_n_0_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.0.weights", 2304, 256, stream, v_f_0_w, v_n_0_scale,
         v_n_0_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
         v_a_1_v_p_w, v_a_1_q_p_w, v_a_1_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_bias, v_h_0_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_scale, v_h_0_offset2));
     // h.0.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.0.weights", 6912, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_scale, v_h_0_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
         v_a_1_v_p_b, v_a_1_k_p_b, v_a_1_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
         v_n_1_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.1.offset2", 192, 256, stream, v_f_1_w, v_n_1_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.1.offset2", 192, 256, stream, v_f_1_w, v_n_1_scale,
         v_n_1_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.1.weights", 2304, 256, stream, v_f_1_w, v_n_1_scale,
         v_n_1_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
         v_a_2_v_p_w, v_a_2_q_p_w, v_a_2_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_bias, v_h_1_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_scale, v_h_1_offset2));
     // h.1.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.1.weights", 6912, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_scale, v_h_1_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
         v_a_2_v_p_b, v_a_2_k_p_b, v_a_2_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
         v_n_2_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.2.offset2", 192, 256, stream, v_f_2_w, v_n_2_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.2.offset2", 192, 256, stream, v_f_2_w, v_n_2_scale,
         v_n_2_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.2.weights", 2304, 256, stream, v_f_2_w, v_n_2_scale,
         v_n_2_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
         v_a_3_v_p_w, v_a_3_q_p_w, v_a_3_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_bias, v_h_2_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_scale, v_h_2_offset2));
     // h.2.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.2.weights", 6912, 256, stream, v_a_3_v_p_p_weights,
@@ -2142,43 +2142,43 @@ static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t str
 static int prepare_weights_from_a_3_v_split_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_map_59ce959d, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
         v_a_3_v_p_b, v_a_3_k_p_b, v_a_3_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
         v_n_3_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.3.offset2", 192, 256, stream, v_f_3_w, v_n_3_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.3.offset2", 192, 256, stream, v_f_3_w, v_n_3_scale,
         v_n_3_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.3.weights", 2304, 256, stream, v_f_3_w, v_n_3_scale,
         v_n_3_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
         v_a_4_v_p_w, v_a_4_q_p_w, v_a_4_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_bias, v_h_3_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_scale, v_h_3_offset2));
     // h.3.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.3.weights", 6912, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_scale, v_h_3_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
         v_a_4_v_p_b, v_a_4_k_p_b, v_a_4_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
         v_n_4_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.4.offset2", 192, 256, stream, v_f_4_w, v_n_4_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.4.offset2", 192, 256, stream, v_f_4_w, v_n_4_scale,
         v_n_4_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.4.weights", 2304, 256, stream, v_f_4_w, v_n_4_scale,
         v_n_4_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
         v_a_5_v_p_w, v_a_5_q_p_w, v_a_5_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_bias, v_h_4_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_scale, v_h_4_offset2));
     // h.4.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.4.weights", 6912, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_scale, v_h_4_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
         v_a_5_v_p_b, v_a_5_k_p_b, v_a_5_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
         v_n_5_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.5.offset2", 192, 256, stream, v_f_5_w, v_n_5_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.5.offset2", 192, 256, stream, v_f_5_w, v_n_5_scale,
         v_n_5_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.5.weights", 2304, 256, stream, v_f_5_w, v_n_5_scale,
         v_n_5_weights));
@@ -2188,60 +2188,60 @@ static int prepare_weights_from_a_3_v_split_weights(bert_base *m, cudaStream_t s
 static int prepare_weights_from_a_6_v_p_p_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_map_d0619800, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
         v_a_6_v_p_w, v_a_6_q_p_w, v_a_6_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_bias, v_h_5_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_scale, v_h_5_offset2));
     // h.5.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.5.weights", 6912, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_scale, v_h_5_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
         v_a_6_v_p_b, v_a_6_k_p_b, v_a_6_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
         v_n_6_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.6.offset2", 192, 256, stream, v_f_6_w, v_n_6_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.6.offset2", 192, 256, stream, v_f_6_w, v_n_6_scale,
         v_n_6_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.6.weights", 2304, 256, stream, v_f_6_w, v_n_6_scale,
         v_n_6_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
         v_a_7_v_p_w, v_a_7_q_p_w, v_a_7_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_bias, v_h_6_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_scale, v_h_6_offset2));
     // h.6.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.6.weights", 6912, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_scale, v_h_6_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
         v_a_7_v_p_b, v_a_7_k_p_b, v_a_7_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
         v_n_7_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.7.offset2", 192, 256, stream, v_f_7_w, v_n_7_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.7.offset2", 192, 256, stream, v_f_7_w, v_n_7_scale,
         v_n_7_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.7.weights", 2304, 256, stream, v_f_7_w, v_n_7_scale,
         v_n_7_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
         v_a_8_v_p_w, v_a_8_q_p_w, v_a_8_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_bias, v_h_7_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_scale, v_h_7_offset2));
     // h.7.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.7.weights", 6912, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_scale, v_h_7_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
         v_a_8_v_p_b, v_a_8_k_p_b, v_a_8_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
         v_n_8_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.8.offset2", 192, 256, stream, v_f_8_w, v_n_8_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.8.offset2", 192, 256, stream, v_f_8_w, v_n_8_scale,
         v_n_8_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.8.weights", 2304, 256, stream, v_f_8_w, v_n_8_scale,
         v_n_8_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
         v_a_9_v_p_w, v_a_9_q_p_w, v_a_9_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_bias, v_h_8_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_scale, v_h_8_offset2));
     return 0;
 }
@@ -2252,43 +2252,43 @@ static int prepare_weights_from_h_8_weights(bert_base *m, cudaStream_t stream) {
         v_h_8_scale, v_h_8_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
         v_a_9_v_p_b, v_a_9_k_p_b, v_a_9_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
         v_n_9_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.9.offset2", 192, 256, stream, v_f_9_w, v_n_9_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.9.offset2", 192, 256, stream, v_f_9_w, v_n_9_scale,
         v_n_9_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.9.weights", 2304, 256, stream, v_f_9_w, v_n_9_scale,
         v_n_9_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
         v_a_10_v_p_w, v_a_10_q_p_w, v_a_10_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_bias, v_h_9_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.9.offset2", 288, 256, stream, v_a_10_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.9.offset2", 288, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_scale, v_h_9_offset2));
     // h.9.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.9.weights", 6912, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_scale, v_h_9_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
         v_a_10_v_p_b, v_a_10_k_p_b, v_a_10_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.10.offset", 192, 256, stream, v_f_10_w, v_n_10_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.10.offset", 192, 256, stream, v_f_10_w, v_n_10_bias,
         v_n_10_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.10.offset2", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.10.offset2", 192, 256, stream, v_f_10_w,
         v_n_10_scale, v_n_10_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.10.weights", 2304, 256, stream, v_f_10_w, v_n_10_scale,
         v_n_10_weights));
     CALL(launch(m, ALONE, k_map_d0619800, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
         v_a_11_v_p_w, v_a_11_q_p_w, v_a_11_v_p_p_weights));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.10.offset", 288, 256, stream, v_a_11_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.10.offset", 288, 256, stream, v_a_11_v_p_p_weights,
         v_h_10_bias, v_h_10_offset));
-    CALL(launch(m, ALONE, k_reduce_6a2ac9af, "h.10.offset2", 288, 256, stream, v_a_11_v_p_p_weights,
+    CALL(launch(m, ALONE, k_reduce_2a9dbdd7, "h.10.offset2", 288, 256, stream, v_a_11_v_p_p_weights,
         v_h_10_scale, v_h_10_offset2));
     // h.10.weights stored as [i1,i0]
     CALL(launch(m, ALONE, k_map_d651fc65, "h.10.weights", 6912, 256, stream, v_a_11_v_p_p_weights,
         v_h_10_scale, v_h_10_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
         v_a_11_v_p_b, v_a_11_k_p_b, v_a_11_v_split_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.11.offset", 192, 256, stream, v_f_11_w, v_n_11_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.11.offset", 192, 256, stream, v_f_11_w, v_n_11_bias,
         v_n_11_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "n.11.offset2", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "n.11.offset2", 192, 256, stream, v_f_11_w,
         v_n_11_scale, v_n_11_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "n.11.weights", 2304, 256, stream, v_f_11_w, v_n_11_scale,
         v_n_11_weights));

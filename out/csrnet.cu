@@ -53,7 +53,7 @@
 //     1.6 us est. d5.split         k_basis_c287699e
 //     4.5 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
 //     1.7 us est. d6               k_reduce_9c246260
-//     1.4 us est. y                k_reduce_fb311b0c
+//     1.4 us est. y                k_reduce_c1049b74
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1977,7 +1977,7 @@ static __global__ void __launch_bounds__(128) k_reduce_9c246260(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_fb311b0c(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_c1049b74(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][8][4];
@@ -2007,7 +2007,7 @@ static __global__ void __launch_bounds__(256) k_reduce_fb311b0c(const float *p0,
                 own[s][0] = p1[r0];
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 1; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -2017,7 +2017,7 @@ static __global__ void __launch_bounds__(256) k_reduce_fb311b0c(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 1; u++) {
                 const float4 v = w[u];
@@ -2512,7 +2512,7 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
     CALL(launch(m, FIRST, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
-    CALL(launch(m, LAST, k_reduce_fb311b0c, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
+    CALL(launch(m, LAST, k_reduce_c1049b74, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
     return 0;
 }
 

@@ -11,7 +11,7 @@
 // plan      10 steps, 23.3 us estimated; 27.5 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 2.1 us more
 // by        summation splitting 8
-//     2.1 us est. c1.part          k_reduce_12fe1658
+//     2.1 us est. c1.part          k_reduce_8758c61c
 //     1.3 us est. r1               k_reduce_ace6642f
 //     4.6 us est. c2.part          cuBLAS sgemm 4 x 16 x 512, batch 1024
 //     1.4 us est. r2.split         k_reduce_8818b3af
@@ -453,7 +453,7 @@ static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_12fe1658(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_8758c61c(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][64];
     __shared__ __align__(16) float few[8][56][4];
@@ -499,7 +499,7 @@ static __global__ void __launch_bounds__(256) k_reduce_12fe1658(const float *p0,
                 }
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -509,7 +509,7 @@ static __global__ void __launch_bounds__(256) k_reduce_12fe1658(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 7; u++) {
                 const float4 v = w[u];
@@ -1032,7 +1032,7 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_reduce_12fe1658, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
+    CALL(launch(m, FIRST, k_reduce_8758c61c, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
     CALL(launch(m, LAST, k_reduce_ace6642f, "r1", 128, 64, stream, v_c1_part, v_r1));
     // by one-point rule by phases; summation splitting (r0 inside), variable substitution
     // c2.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r1[0,r0,i5,i6] * c2.taps[i0,i1,i2,r0,i3,i4]

@@ -63,7 +63,7 @@
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
 //     4.4 us est. head             k_product_237887f5
 //     1.6 us est. f                k_reduce_42cb2011
-//     2.5 us est. y                k_reduce_1b6f6a95
+//     2.5 us est. y                k_reduce_3e2dfe26
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -2587,7 +2587,7 @@ static __global__ void __launch_bounds__(32) k_reduce_42cb2011(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_1b6f6a95(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_3e2dfe26(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
@@ -2612,7 +2612,7 @@ static __global__ void __launch_bounds__(256) k_reduce_1b6f6a95(const float *p0,
             }
             if (k0 == 0) await_previous(next_early);
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 2; u++) {
                 float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -3745,7 +3745,7 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     CALL(launch(m, FIRST, k_product_237887f5, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));
-    CALL(launch(m, LAST, k_reduce_1b6f6a95, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, LAST, k_reduce_3e2dfe26, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

@@ -54,7 +54,7 @@
 //     1.6 us est. l4.r             k_reduce_09a05fb3
 //     9.3 us est. l4.b.c.parts     k_product_c7a1a932
 //     2.2 us est. f                k_stitch_4dc87243
-//     1.8 us est. y                k_reduce_dddd111e
+//     1.8 us est. y                k_reduce_8b7d6149
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -2376,7 +2376,7 @@ static __global__ void __launch_bounds__(128) k_stitch_4dc87243(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(128) k_reduce_dddd111e(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_reduce_8b7d6149(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[4][2];
     const unsigned id = blockIdx.x;
@@ -2396,7 +2396,7 @@ static __global__ void __launch_bounds__(128) k_reduce_dddd111e(const float *p0,
             }
             if (k0 == 0) await_previous(next_early);
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
             float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
             const unsigned k = k0 + threadIdx.x;
             const int r0 = (int)k * 4;
@@ -3228,7 +3228,7 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, MIDDLE, k_stitch_4dc87243, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_f));
-    CALL(launch(m, LAST, k_reduce_dddd111e, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, LAST, k_reduce_8b7d6149, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

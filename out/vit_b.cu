@@ -71,10 +71,10 @@
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.11.t.split     k_product_7f3114ac
 //     3.5 us est. a.11.o.needed    k_attention_cf145c5f
-//     1.9 us est. r.11.needed      k_reduce_00e62008
+//     1.9 us est. r.11.needed      k_reduce_cf6a7801
 //     2.0 us est. m.11.needed      k_row_0a21ba44
-//     3.5 us est. g.11.needed      k_reduce_f91e6271
-//     3.5 us est. h.11.needed      k_reduce_e136a19c
+//     3.5 us est. g.11.needed      k_reduce_5a9269fb
+//     3.5 us est. h.11.needed      k_reduce_893ba532
 //     3.7 us est. y                k_product_673c50a9, in 6 parts
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -1144,7 +1144,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_27d5a12c(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
@@ -1176,7 +1176,7 @@ static __global__ void __launch_bounds__(256) k_reduce_27d5a12c(const float *p0,
                 own[s][0] = p1[r0];
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -1186,7 +1186,7 @@ static __global__ void __launch_bounds__(256) k_reduce_27d5a12c(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 6; u++) {
                 const float4 v = w[u];
@@ -1235,7 +1235,7 @@ static __global__ void __launch_bounds__(256) k_reduce_27d5a12c(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_7382155d(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_bca8dfd2(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
@@ -1267,7 +1267,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7382155d(const float *p0,
                 own[s][0] = p1[r0];
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -1277,7 +1277,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7382155d(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 6; u++) {
                 const float4 v = w[u];
@@ -1340,7 +1340,7 @@ static __global__ void __launch_bounds__(256) k_map_a35a7546(const float *__rest
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_eb6dcd58(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
@@ -1372,7 +1372,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0,
                 own[s][0] = p1[r0];
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -1382,7 +1382,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ced30589(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 6; u++) {
                 const float4 v = w[u];
@@ -2130,7 +2130,7 @@ static __global__ void __launch_bounds__(256) k_attention_cf145c5f(const float *
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_00e62008(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_cf6a7801(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
@@ -2154,7 +2154,7 @@ static __global__ void __launch_bounds__(256) k_reduce_00e62008(const float *p0,
             }
             if (k0 == 0) await_previous(next_early);
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
             float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
             const unsigned k = k0 + threadIdx.x;
             if (k < 192u) {
@@ -2257,7 +2257,7 @@ static __global__ void __launch_bounds__(32) k_row_0a21ba44(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_f91e6271(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_5a9269fb(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
@@ -2289,7 +2289,7 @@ static __global__ void __launch_bounds__(256) k_reduce_f91e6271(const float *p0,
                 own[s][0] = p1[r0];
             }
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
                 const unsigned t = threadIdx.x % 32u + 32u * s;
@@ -2299,7 +2299,7 @@ static __global__ void __launch_bounds__(256) k_reduce_f91e6271(const float *p0,
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 6; u++) {
                 const float4 v = w[u];
@@ -2351,7 +2351,7 @@ static __global__ void __launch_bounds__(256) k_reduce_f91e6271(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_e136a19c(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_893ba532(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
@@ -2372,7 +2372,7 @@ static __global__ void __launch_bounds__(256) k_reduce_e136a19c(const float *p0,
             }
             if (k0 == 0) await_previous(next_early);
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < 3; u++) {
                 float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -2761,77 +2761,77 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_z_rows_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_reduce_27d5a12c, "z.rows.offset", 63, 256, stream, v_fc, v_n_bias,
+    CALL(launch(m, ALONE, k_reduce_566ee572, "z.rows.offset", 63, 256, stream, v_fc, v_n_bias,
         v_z_rows_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_bias, v_n_0_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
         v_m_0_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.0.offset2", 192, 256, stream, v_f_0_w, v_m_0_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.0.offset2", 192, 256, stream, v_f_0_w, v_m_0_scale,
         v_m_0_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
         v_m_0_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_bias, v_n_1_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
         v_m_1_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.1.offset2", 192, 256, stream, v_f_1_w, v_m_1_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.1.offset2", 192, 256, stream, v_f_1_w, v_m_1_scale,
         v_m_1_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
         v_m_1_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_bias, v_n_2_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
         v_m_2_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.2.offset2", 192, 256, stream, v_f_2_w, v_m_2_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.2.offset2", 192, 256, stream, v_f_2_w, v_m_2_scale,
         v_m_2_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
         v_m_2_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_bias, v_n_3_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
         v_m_3_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.3.offset2", 192, 256, stream, v_f_3_w, v_m_3_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.3.offset2", 192, 256, stream, v_f_3_w, v_m_3_scale,
         v_m_3_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
         v_m_3_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_bias, v_n_4_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
         v_m_4_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.4.offset2", 192, 256, stream, v_f_4_w, v_m_4_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.4.offset2", 192, 256, stream, v_f_4_w, v_m_4_scale,
         v_m_4_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
         v_m_4_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_bias, v_n_5_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
         v_m_5_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.5.offset2", 192, 256, stream, v_f_5_w, v_m_5_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.5.offset2", 192, 256, stream, v_f_5_w, v_m_5_scale,
         v_m_5_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
         v_m_5_weights));
@@ -2839,69 +2839,69 @@ static int prepare_weights_from_z_rows_offset(vit_b *m, cudaStream_t stream) {
 }
 
 static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_bias, v_n_6_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
         v_m_6_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.6.offset2", 192, 256, stream, v_f_6_w, v_m_6_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.6.offset2", 192, 256, stream, v_f_6_w, v_m_6_scale,
         v_m_6_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
         v_m_6_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_bias, v_n_7_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
         v_m_7_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.7.offset2", 192, 256, stream, v_f_7_w, v_m_7_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.7.offset2", 192, 256, stream, v_f_7_w, v_m_7_scale,
         v_m_7_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
         v_m_7_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_bias, v_n_8_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
         v_m_8_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.8.offset2", 192, 256, stream, v_f_8_w, v_m_8_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.8.offset2", 192, 256, stream, v_f_8_w, v_m_8_scale,
         v_m_8_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
         v_m_8_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_bias, v_n_9_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
         v_m_9_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.9.offset2", 192, 256, stream, v_f_9_w, v_m_9_scale,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.9.offset2", 192, 256, stream, v_f_9_w, v_m_9_scale,
         v_m_9_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
         v_m_9_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_bias, v_n_10_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_weights));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.10.offset", 192, 256, stream, v_f_10_w, v_m_10_bias,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.10.offset", 192, 256, stream, v_f_10_w, v_m_10_bias,
         v_m_10_offset));
-    CALL(launch(m, ALONE, k_reduce_ced30589, "m.10.offset2", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.10.offset2", 192, 256, stream, v_f_10_w,
         v_m_10_scale, v_m_10_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.10.weights", 2304, 256, stream, v_f_10_w, v_m_10_scale,
         v_m_10_weights));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_bias, v_n_11_offset));
-    CALL(launch(m, ALONE, k_reduce_7382155d, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_offset2));
     CALL(launch(m, ALONE, k_map_a35a7546, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_weights));
@@ -2911,7 +2911,7 @@ static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
     // as a.11.p.needed.filter
     CALL(launch(m, ALONE, k_relay_4551d650, "b.11.p.needed.filter", 9216, 256, stream, relay{2, 0,
         {768, 3072}, {1, 768}, {3072, 1}}, v_b_11_w, v_b_11_p_needed_filter));
-    CALL(launch(m, ALONE, k_reduce_27d5a12c, "z.rows.offset2", 63, 256, stream, v_fc, v_n_scale,
+    CALL(launch(m, ALONE, k_reduce_566ee572, "z.rows.offset2", 63, 256, stream, v_fc, v_n_scale,
         v_z_rows_offset2));
     CALL(launch(m, ALONE, k_map_8ed76b56, "z.rows.weights", 750, 256, stream, v_fc, v_n_scale,
         v_z_rows_weights));
@@ -2947,7 +2947,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_27d5a12c);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_566ee572);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3335,13 +3335,13 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_cf145c5f, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
         v_a_11_c_needed));
-    CALL(launch(m, MIDDLE, k_reduce_00e62008, "r.11.needed", 384, 256, stream,
+    CALL(launch(m, MIDDLE, k_reduce_cf6a7801, "r.11.needed", 384, 256, stream,
         v_a_11_p_needed_filter, v_a_11_c_needed, v_a_11_b, v_h_10, v_r_11_needed));
     CALL(launch(m, MIDDLE, k_row_0a21ba44, "m.11.needed", 1, 32, stream, v_r_11_needed,
         v_m_11_scale, v_m_11_bias, v_m_11_needed));
-    CALL(launch(m, MIDDLE, k_reduce_f91e6271, "g.11.needed", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, MIDDLE, k_reduce_5a9269fb, "g.11.needed", 192, 256, stream, v_f_11_w,
         v_m_11_needed, v_f_11_b, v_g_11_needed));
-    CALL(launch(m, MIDDLE, k_reduce_e136a19c, "h.11.needed", 384, 256, stream,
+    CALL(launch(m, MIDDLE, k_reduce_893ba532, "h.11.needed", 384, 256, stream,
         v_b_11_p_needed_filter, v_g_11_needed, v_b_11_b, v_r_11_needed, v_h_11_needed));
     CALL(launch(m, LAST, k_product_673c50a9, "y", 96, 256, stream, v_h_11_needed, v_z_rows_weights,
         v_z_rows_offset2, v_z_rows_offset, v_bias, v_y, (float4 *)v_workspace, v_arrived + 660));

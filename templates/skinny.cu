@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__($block) $name($params) {
             }
             //@end
             // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp();
+            __syncwarp(~0u);
             //@if along
 #pragma unroll
             for (int s = 0; s < $shares; s++) {
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__($block) $name($params) {
                     *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
                         make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
             }
-            __syncwarp();
+            __syncwarp(~0u);
 #pragma unroll
             for (int u = 0; u < $ahead; u++) {
                 const float4 v = $value;

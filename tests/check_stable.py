@@ -44,8 +44,8 @@ CHANGES = [
      r"^b4", 90),
     ("mobilenet_v2", [("b6 = stage(b5; I=C5, O=C6, S=2", "b6 = stage(b5; I=C5, O=C6, S=1")],
      r"^b[67]|^head|^arrived", 420),
-    ("vit_b", [("Y = 12", "Y = 13")], r"_1[0-2](_|$)|^n", 130),
-    ("vit_b", [("n = norm(h)\nc = Slice(n;", "c = Slice(h;")], r"^(n|c|z|p|y|h_11|b_11)", 200),
+    ("vit_b", [("Y = 12", "Y = 13")], r"_1[0-2](_|$)|^n", 200),
+    ("vit_b", [("n = norm(h)\nc = Slice(n;", "c = Slice(h;")], r"^(n|c|z|p|y|h_11|b_11|fc)", 370),
     ("vit_b", [("h = Add(all, place)", "h = Add(all, spot)"), ("weight place:", "weight spot:")],
      r"^(place|spot)", 12),
 ]
