@@ -12,11 +12,11 @@
 // libraries none
 // by        summation splitting 2
 //     1.6 us est. r1               k_reduce_0840515b
-//     1.8 us est. m                k_reduce_f913f3de
-//     1.8 us est. m.0              k_reduce_e1e77f0c
-//     1.8 us est. m.1              k_reduce_e1e77f0c
-//     1.8 us est. m.2              k_reduce_e1e77f0c
-//     1.8 us est. r3               k_reduce_80562ffa
+//     1.8 us est. m                k_reduce_00c68bc9
+//     1.8 us est. m.0              k_reduce_8be11b7e
+//     1.8 us est. m.1              k_reduce_8be11b7e
+//     1.8 us est. m.2              k_reduce_8be11b7e
+//     1.8 us est. r3               k_reduce_1a0919b6
 //     1.9 us est. r4               k_reduce_c1f91e9c
 //     2.0 us est. y.sum.part       k_product_61a63e90
 //     1.6 us est. y                k_reduce_2152b810
@@ -484,7 +484,7 @@ static __global__ void __launch_bounds__(128) k_reduce_0840515b(const float *p0,
 // m[0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
 //     c2.sum[0,i1,i2,i3] + b2[i1])
 // p0: r1, p1: k2, p2: b2, p3: a2
-static __global__ void __launch_bounds__(256) k_reduce_f913f3de(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_00c68bc9(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
@@ -495,6 +495,7 @@ static __global__ void __launch_bounds__(256) k_reduce_f913f3de(const float *p0,
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
     const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 56u; k += 8u) {
         const int r0 = (int)k;
@@ -516,7 +517,7 @@ static __global__ void __launch_bounds__(256) k_reduce_f913f3de(const float *p0,
 //     0:32, i3 in 0:32, pad m 0
 // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
 // p0: m, p1: k3.0, p2: b3.0
-static __global__ void __launch_bounds__(256) k_reduce_e1e77f0c(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_8be11b7e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     __shared__ float part[8][32];
@@ -528,6 +529,7 @@ static __global__ void __launch_bounds__(256) k_reduce_e1e77f0c(const float *p0,
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 12u; k += 8u) {
         const int r0 = (int)k;
@@ -559,7 +561,7 @@ static __global__ void __launch_bounds__(256) k_reduce_e1e77f0c(const float *p0,
 // r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
 //     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
 // p0: m.2, p1: k3.3, p2: b3.3, p3: a3
-static __global__ void __launch_bounds__(256) k_reduce_80562ffa(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_1a0919b6(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
@@ -571,6 +573,7 @@ static __global__ void __launch_bounds__(256) k_reduce_80562ffa(const float *p0,
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 12u; k += 8u) {
         const int r0 = (int)k;
@@ -896,15 +899,15 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_reduce_0840515b, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1, v_r1));
-    CALL(launch(m, MIDDLE, k_reduce_f913f3de, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
+    CALL(launch(m, MIDDLE, k_reduce_00c68bc9, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
         v_m));
-    CALL(launch(m, MIDDLE, k_reduce_e1e77f0c, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
+    CALL(launch(m, MIDDLE, k_reduce_8be11b7e, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
         v_m_0));
-    CALL(launch(m, MIDDLE, k_reduce_e1e77f0c, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1,
+    CALL(launch(m, MIDDLE, k_reduce_8be11b7e, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1,
         v_b3_1, v_m_1));
-    CALL(launch(m, MIDDLE, k_reduce_e1e77f0c, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2,
+    CALL(launch(m, MIDDLE, k_reduce_8be11b7e, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2,
         v_b3_2, v_m_2));
-    CALL(launch(m, MIDDLE, k_reduce_80562ffa, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
+    CALL(launch(m, MIDDLE, k_reduce_1a0919b6, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
         v_a3, v_r3));
     CALL(launch(m, MIDDLE, k_reduce_c1f91e9c, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4,
         v_r4));

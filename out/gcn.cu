@@ -85,7 +85,7 @@
 //     1.7 us est. g3.l1            k_siblings_f4d277f2
 //     1.9 us est. g3.l2.sum.merged cuBLAS sgemm 231 x 196 x 21, batch 2
 //     1.5 us est. g3.s             k_row_196db79f
-//     1.6 us est. g3.a             k_reduce_dc051985
+//     1.6 us est. g3.a             k_reduce_9e4fcb35
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     1.6 us est. l4.m             k_row_7f5b7130
 //    10.8 us est. l4.d.0           k_product_f73106e7, in 4 parts
@@ -112,13 +112,13 @@
 //     2.6 us est. l4               k_product_776d70ee
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
 //     1.5 us est. g4.l1            k_siblings_8c629187
-//     1.6 us est. g4.r2.sum        k_reduce_6b583481
-//     1.6 us est. g4.s             k_reduce_7ddb54ed
-//     1.6 us est. g4.a             k_reduce_6cf9c3ff
-//     1.6 us est. g4               k_reduce_5c5b8295
-//     1.6 us est. s3               k_reduce_7f5a6cbd
-//     1.6 us est. f3.a             k_reduce_dc051985
-//     1.6 us est. f3               k_reduce_7f984ff6
+//     1.6 us est. g4.r2.sum        k_reduce_4e226e53
+//     1.6 us est. g4.s             k_reduce_9ac56741
+//     1.6 us est. g4.a             k_reduce_657b11bf
+//     1.6 us est. g4               k_reduce_0dd033d3
+//     1.6 us est. s3               k_reduce_a7459dd2
+//     1.6 us est. f3.a             k_reduce_9e4fcb35
+//     1.6 us est. f3               k_reduce_a9fba71c
 //     1.6 us est. s2               k_reduce_8ecd72cb
 //     1.6 us est. f2.a.c.sum.part  k_reduce_178f9fad
 //     1.5 us est. f2.a             k_reduce_4b9d903f
@@ -1605,7 +1605,7 @@ static __global__ void __launch_bounds__(256) k_map_ffff81ac(const float *__rest
 // l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
 //     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k1
-static __global__ void __launch_bounds__(256) k_reduce_fb0a98fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_cf237b61(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
@@ -1616,6 +1616,7 @@ static __global__ void __launch_bounds__(256) k_reduce_fb0a98fb(const float *__r
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 2048u; k += 8u) {
         const int r0 = (int)k;
@@ -1678,7 +1679,7 @@ static __global__ void __launch_bounds__(256) k_map_1cfbd953(const float *__rest
 // l4.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2,i3+r1-3] *
 //     l4.k3[i1,r0,0,r1] where i3 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k3
-static __global__ void __launch_bounds__(256) k_reduce_b68cec66(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_9c94d70a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
@@ -1689,6 +1690,7 @@ static __global__ void __launch_bounds__(256) k_reduce_b68cec66(const float *__r
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 2048u; k += 8u) {
         const int r0 = (int)k;
@@ -3348,7 +3350,7 @@ static __global__ void __launch_bounds__(256) k_row_196db79f(const float *p0,
 //     i2 in 0:14, i3 in 0:14, pad g3.s 0
 // g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
 // p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_dc051985(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     __shared__ float part[8][32];
@@ -3360,6 +3362,7 @@ static __global__ void __launch_bounds__(256) k_reduce_dc051985(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -3869,7 +3872,7 @@ static __global__ void __launch_bounds__(64) k_siblings_8c629187(const float *p0
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
 //     pad g4.r1 0
 // p0: g4.r1, p1: g4.r2.k
-static __global__ void __launch_bounds__(256) k_reduce_6b583481(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_4e226e53(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
@@ -3880,6 +3883,7 @@ static __global__ void __launch_bounds__(256) k_reduce_6b583481(const float *p0,
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -3906,7 +3910,7 @@ static __global__ void __launch_bounds__(256) k_reduce_6b583481(const float *p0,
 //     pad g4.l1 0
 // g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
 // p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
-static __global__ void __launch_bounds__(256) k_reduce_7ddb54ed(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_9ac56741(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
@@ -3918,6 +3922,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7ddb54ed(const float *p0,
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -3944,7 +3949,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7ddb54ed(const float *p0,
 //     i2 in 0:7, i3 in 0:7, pad g4.s 0
 // g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
 // p0: g4.s, p1: g4.a.c.k, p2: g4.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_6cf9c3ff(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_657b11bf(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     __shared__ float part[8][32];
@@ -3956,6 +3961,7 @@ static __global__ void __launch_bounds__(256) k_reduce_6cf9c3ff(const float *p0,
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -3986,7 +3992,7 @@ static __global__ void __launch_bounds__(256) k_reduce_6cf9c3ff(const float *p0,
 //     in 0:7, i3 in 0:7, pad g4.a 0
 // g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
 // p0: g4.a, p1: g4.b.k, p2: g4.s, p3: g4.b.b
-static __global__ void __launch_bounds__(256) k_reduce_5c5b8295(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_0dd033d3(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
@@ -3998,6 +4004,7 @@ static __global__ void __launch_bounds__(256) k_reduce_5c5b8295(const float *p0,
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -4032,7 +4039,7 @@ static __global__ void __launch_bounds__(256) k_reduce_5c5b8295(const float *p0,
 //     (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) /
 //     13 * g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1])) + g3.b.b[i1]
 // p0: g3.a, p1: g3.b.k, p2: g4, p3: g3.s, p4: g3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_7f5a6cbd(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_a7459dd2(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
@@ -4044,6 +4051,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7f5a6cbd(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -4087,7 +4095,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7f5a6cbd(const float *p0,
 //     in 0:14, i3 in 0:14, pad f3.a 0
 // f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
 // p0: f3.a, p1: f3.b.k, p2: s3, p3: f3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_7f984ff6(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_a9fba71c(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
@@ -4099,6 +4107,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7f984ff6(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
         const int r0 = (int)k;
@@ -4865,7 +4874,7 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
     // l4.c1.1.sum.constant[0,i1,i2,i3] = l4.b5[i1] where i2 in 0:7, i3 in 0:7
     CALL(launch(m, ALONE, k_relay_4551d650, "l4.c1.1.sum.constant", 392, 256, stream, relay{2, 0,
         {2048, 49}, {1, 0}, {49, 1}}, v_l4_b5, v_l4_c1_1_sum_constant));
-    CALL(launch(m, ALONE, k_reduce_fb0a98fb, "l4.c1.1.sum.of_constant", 196, dim3(32, 8), stream,
+    CALL(launch(m, ALONE, k_reduce_cf237b61, "l4.c1.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k1, v_l4_c1_1_sum_of_constant));
     CALL(launch(m, ALONE, k_reduce_4486fe89, "l4.c1.1.sum.weight", 448, 256, stream, v_l4_k1,
         v_l4_k5, v_l4_c1_1_sum_weight));
@@ -4873,7 +4882,7 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
         v_l4_k5, v_l4_c3_1_sum_weight));
     CALL(launch(m, ALONE, k_map_1cfbd953, "l4.c1.1.sum.added.weights", 896, 256, stream,
         v_l4_c3_1_sum_weight, v_l4_c1_1_sum_weight, v_l4_c1_1_sum_added_weights));
-    CALL(launch(m, ALONE, k_reduce_b68cec66, "l4.c3.1.sum.of_constant", 196, dim3(32, 8), stream,
+    CALL(launch(m, ALONE, k_reduce_9c94d70a, "l4.c3.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k3, v_l4_c3_1_sum_of_constant));
     CALL(launch(m, ALONE, k_map_ef912766, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
         v_g4_r1_k, v_g4_l1_sum_weights));
@@ -5389,7 +5398,7 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_g3_l2_sum_merged));
     CALL(launch(m, FIRST, k_row_196db79f, "g3.s", 258, 256, stream, v_g3_l2_sum_merged,
         v_g3_s_const, v_g3_s));
-    CALL(launch(m, LAST, k_reduce_dc051985, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+    CALL(launch(m, LAST, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
@@ -5467,19 +5476,19 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
     CALL(launch(m, FIRST, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
-    CALL(launch(m, MIDDLE, k_reduce_6b583481, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
+    CALL(launch(m, MIDDLE, k_reduce_4e226e53, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
         v_g4_r2_k, v_g4_r2_sum));
-    CALL(launch(m, MIDDLE, k_reduce_7ddb54ed, "g4.s", 33, dim3(32, 8), stream, v_g4_l1, v_g4_l2_k,
+    CALL(launch(m, MIDDLE, k_reduce_9ac56741, "g4.s", 33, dim3(32, 8), stream, v_g4_l1, v_g4_l2_k,
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
-    CALL(launch(m, MIDDLE, k_reduce_6cf9c3ff, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
+    CALL(launch(m, MIDDLE, k_reduce_657b11bf, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
-    CALL(launch(m, MIDDLE, k_reduce_5c5b8295, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
+    CALL(launch(m, MIDDLE, k_reduce_0dd033d3, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
         v_g4_s, v_g4_b_b, v_g4));
-    CALL(launch(m, MIDDLE, k_reduce_7f5a6cbd, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
+    CALL(launch(m, MIDDLE, k_reduce_a7459dd2, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
         v_g4, v_g3_s, v_g3_b_b, v_s3));
-    CALL(launch(m, MIDDLE, k_reduce_dc051985, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
+    CALL(launch(m, MIDDLE, k_reduce_9e4fcb35, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
         v_f3_a_c_b, v_f3_a));
-    CALL(launch(m, MIDDLE, k_reduce_7f984ff6, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k,
+    CALL(launch(m, MIDDLE, k_reduce_a9fba71c, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k,
         v_s3, v_f3_b_b, v_f3));
     CALL(launch(m, MIDDLE, k_reduce_8ecd72cb, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
         v_g2_b_b, v_s2));

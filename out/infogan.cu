@@ -12,7 +12,7 @@
 // libraries none
 // by        one-point rule by phases 4
 //     2.5 us est. r1               k_reduce_c6cd0ceb
-//     3.7 us est. r2.split         k_reduce_4dd2a834, in 4 parts
+//     3.7 us est. r2.split         k_reduce_aa11a52e, in 4 parts
 //     3.6 us est. r3.split         k_product_d43a85d2, in 16 parts
 //     3.3 us est. r4.split         k_product_1d63778f, in 8 parts
 //     2.1 us est. y.split          k_reduce_742f47a5
@@ -578,7 +578,7 @@ static __global__ void __launch_bounds__(32) k_reduce_c6cd0ceb(const float *p0,
 //     c2.taps[i0,i1,i2,r0,r1_,r2] where i3 in 0:2, i4 in 0:2, pad r1 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
 // p0: r1, p1: c2.taps
-static __global__ void __launch_bounds__(256) k_reduce_4dd2a834(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_aa11a52e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ float part[8][32];
@@ -592,6 +592,7 @@ static __global__ void __launch_bounds__(256) k_reduce_4dd2a834(const float *p0,
     const int i2 = (int)(id / 16u);
     float acc = 0.f;
     const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 448u; k += 32u) {
         const int r0 = (int)k;
@@ -985,7 +986,7 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_reduce_c6cd0ceb, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, MIDDLE, k_reduce_4dd2a834, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
+    CALL(launch(m, MIDDLE, k_reduce_aa11a52e, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
         v_r2, (float4 *)v_workspace, v_arrived + 0));
     // r3.split stored as [i3,i0,i4,i1,i2]
     CALL(launch(m, MIDDLE, k_product_d43a85d2, "r3.split", 128, 256, stream, v_r2,

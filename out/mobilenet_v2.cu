@@ -30,7 +30,7 @@
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
 //     1.9 us est. b4.h.e           k_product_0d706514
 //     1.4 us est. b4.h.d           k_reduce_0994697e
-//     3.0 us est. b4.h             k_reduce_85c30221
+//     3.0 us est. b4.h             k_reduce_47f8b853
 //     2.0 us est. b4.b.0.e         k_product_23eca22a
 //     1.4 us est. b4.b.0.d         k_reduce_f2227e32
 //     3.2 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
@@ -2259,7 +2259,7 @@ static __global__ void __launch_bounds__(64) k_reduce_0994697e(const float *p0,
 // b4.h.c[0,i1,i2,i3] = sum(r0) b4.h.d[0,r0,i2,i3] * b4.h.c.scaled[i1,r0]
 // b4.h[0,i1,i2,i3] = b4.h.c[0,i1,i2,i3] + b4.h.t[i1]
 // p0: b4.h.d, p1: b4.h.c.scaled, p2: b4.h.t
-static __global__ void __launch_bounds__(256) k_reduce_85c30221(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_47f8b853(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     __shared__ float part[8][32];
@@ -2270,6 +2270,7 @@ static __global__ void __launch_bounds__(256) k_reduce_85c30221(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
     const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for (unsigned k = threadIdx.y; k < 192u; k += 8u) {
         const int r0 = (int)k;
@@ -3667,7 +3668,7 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, MIDDLE, k_reduce_0994697e, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
-    CALL(launch(m, MIDDLE, k_reduce_85c30221, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
+    CALL(launch(m, MIDDLE, k_reduce_47f8b853, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));

@@ -70,7 +70,7 @@
 //    32.1 us est. g.10             k_product_dab04def
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.11.t.split     k_product_7f3114ac
-//     3.5 us est. a.11.o.needed    k_attention_cf145c5f
+//     3.5 us est. a.11.o.needed    k_attention_87960e9a
 //     1.9 us est. r.11.needed      k_reduce_cf6a7801
 //     2.0 us est. m.11.needed      k_row_0a21ba44
 //     3.5 us est. g.11.needed      k_reduce_5a9269fb
@@ -1967,7 +1967,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
 // Few rows: each L lanes have an online softmax of their own over keys of their own, of which they
 // load 16 bytes a lane where those lie together, J keys at a time; warps meet when all keys are
 // done.
-static __global__ void __launch_bounds__(256) k_attention_cf145c5f(const float *p0,
+static __global__ void __launch_bounds__(256) k_attention_87960e9a(const float *p0,
     float *__restrict__ y, bool next_early) {
     const int ROWS = 1, L = 8, J = 4, VE = 8, VW = 4, cols = 64;
     const int GROUPS = 256 / L;
@@ -2016,7 +2016,7 @@ static __global__ void __launch_bounds__(256) k_attention_cf145c5f(const float *
             values[i] = t;
         }
         // Compilers would put loads of values behind the scores; this way all are on their way.
-        __syncwarp();
+        __syncwarp(~0u);
         float4 keys[J * KE / KW];
 #pragma unroll
         for (int i = 0; i < J * KE / KW; i++) {
@@ -3333,7 +3333,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
     CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
-    CALL(launch(m, MIDDLE, k_attention_cf145c5f, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
+    CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
         v_a_11_c_needed));
     CALL(launch(m, MIDDLE, k_reduce_cf6a7801, "r.11.needed", 384, 256, stream,
         v_a_11_p_needed_filter, v_a_11_c_needed, v_a_11_b, v_h_10, v_r_11_needed));

@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
             $loadValue;
         }
         // Compilers would put loads of values behind the scores; this way all are on their way.
-        __syncwarp();
+        __syncwarp(~0u);
         //@if product
         $keyType keys[J * KE / KW];
 #pragma unroll

@@ -262,7 +262,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
         }
         //@if ends
         if ($ends) {
-            __syncwarp();  // or compilers would choose for every score of every turn
+            __syncwarp(~0u);  // or compilers would choose for every score of every turn
 #pragma unroll
             for (int m = 0; m < RM; m++) {
 #pragma unroll

@@ -30,6 +30,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     $before;
     $T acc = $identity;
     const int ahead = $ahead;
+    (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
     for ($number k = $start; k < $count; k += $stride) {
         $terms;
