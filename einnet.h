@@ -14248,6 +14248,8 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     if (!ein__rule_on(ctx, EIN__RULE_INLINE)) return false;
     if (value->weight_only && !self->weight_only) return false;
     const ein__scope *s = ein__scope_of(ctx, p);
+    // Bodies of values that are read several times each grow by powers: those are not even tried.
+    if (ein__ex_size(ctx, s->body) > EIN__MAX_INLINE) return false;
     bool copy = ein__copy_of(ctx, p) != NULL;
     if (z->copies_only) {
         double factor;

@@ -7,12 +7,13 @@ the one in FP32, at full sizes and small ones (networks: full ones), with librar
 Where that takes a plan of the more exact mode, the file is that mode's, but for a line that says
 so. And by itself FP16 takes no more steps where nothing but conversions could make the difference.
 With libraries no plan takes longer than without, but for what a kernel of our own must be cheaper
-by. Ends with `N passed, N failed`.
+by. No file takes many seconds to be made. Ends with `N passed, N failed`.
 """
 
 import glob
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ INSTEAD = re.compile(r"^// cheaper .* (TF32|FP16), .*\n", re.M)
 # EIN__OWN_MARGIN; what two calls compute may be one kernel without them, so plans with many
 # launches are compared as a whole.
 OWN_MARGIN = 1.1
+MOST_SECONDS = 20  # the CPU's, for one file; none needs a third of it
 # Outputs that are a norm's, an attention's or a convolution's result in another shape, pieces of an
 # output, and sums of squares of what is stored as halves: no kernel is there to convert alone.
 PLAIN = ("norms", "norms_spelled", "norms_grouped", "flat_rows", "pools", "conv_1d_3d",
@@ -55,9 +57,17 @@ def states(steps):
     return STATES % ("".join(text).rstrip(), ", ".join("r%d" % t for t in range(steps)))
 
 
+# The CPU's seconds that the slowest file took, and what it was.
+slowest = (0.0, "")
+
+
 def emit(path, *options):
+    global slowest
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run([EINNET, "emit", path, "-o", "-"] + list(options),
                           stdout=subprocess.PIPE, check=True)
+    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    slowest = max(slowest, (took, " ".join([os.path.basename(path), *options])))
     return done.stdout.decode()
 
 
@@ -141,6 +151,7 @@ def main():
     checks.devices()
     checks.conversions()
     checks.kept()
+    checks.check("all are made in seconds", slowest[0] < MOST_SECONDS, "%.1f s for %s" % slowest)
     return checks.finish()
 
 
