@@ -43,10 +43,10 @@ if command -v nvcc > /dev/null; then nvcc=yes; else nvcc=no; fi
 arch=sm_90
 ! nvidia-smi > /dev/null 2>&1 || arch=native
 
-echo '1. A 3x3 convolution, derived: the cheapest form found, and the one it started from'
-build/einnet explain models/cases/conv3x3.ein | cut -c 1-120 | show
+echo '1. A transposed convolution, derived: the cheapest forms found, and the one it started from'
+build/einnet explain models/cases/convtranspose.ein | cut -c 1-120 | show
 step 'The plan against the equations of the model, modulo 2^61-1' \
-    'build/einnet verify models/cases/conv3x3.ein'
+    'build/einnet verify models/cases/convtranspose.ein'
 
 echo '2. ResNet-18, a model of models/'
 step 'Model to CUDA; the head of the file tells its memory and its plan' \
