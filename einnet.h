@@ -401,11 +401,14 @@ typedef struct ein__buf {
 
 // Byte records interned to dense ids from 1 (0 is "none"). Equal bytes give the same id; records
 // never move, so pointers to them stay valid.
+typedef struct ein__slot {
+    uint32_t id;  // 0: free
+    uint32_t hash, size;
+} ein__slot;
+
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
-    uint32_t *size;    // stb_ds arrays
-    uint32_t *hash;
-    uint32_t *slot;  // open addressing, power of two
+    ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
 } ein__table;
 
@@ -1256,47 +1259,40 @@ static uint32_t ein__record_hash(const void *rec, size_t size) {
 }
 
 static void ein__table_grow(ein__table *t) {
-    uint32_t old = t->slot ? t->mask + 1 : 0, size = old ? old * 2 : 256;
-    uint32_t *slot = EIN_REALLOC(NULL, size * sizeof *slot);
+    uint32_t old = t->slot ? t->mask + 1 : 0, mask = (old ? old * 2 : 256) - 1;
+    ein__slot *slot = EIN_REALLOC(NULL, (mask + 1) * sizeof *slot);
     if (!slot) EIN_OUT_OF_MEMORY();
-    memset(slot, 0, size * sizeof *slot);
-    for (uint32_t id = 1; id < (uint32_t)arrlen(t->rec); id++) {
-        uint32_t at = t->hash[id] & (size - 1);
-        while (slot[at]) at = (at + 1) & (size - 1);
-        slot[at] = id;
+    memset(slot, 0, (mask + 1) * sizeof *slot);
+    for (uint32_t i = 0; i < old; i++) {
+        if (!t->slot[i].id) continue;
+        uint32_t at = t->slot[i].hash & mask;
+        while (slot[at].id) at = (at + 1) & mask;
+        slot[at] = t->slot[i];
     }
     EIN_FREE(t->slot);
     t->slot = slot;
-    t->mask = size - 1;
+    t->mask = mask;
 }
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) {
-        arrput(t->rec, NULL);
-        arrput(t->size, 0);
-        arrput(t->hash, 0);
-    }
+    if (!t->rec) arrput(t->rec, NULL);
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
     uint32_t hash = ein__record_hash(rec, size), at = hash & t->mask;
-    for (; t->slot[at]; at = (at + 1) & t->mask) {
-        uint32_t id = t->slot[at];
-        if (t->hash[id] == hash && t->size[id] == size && !memcmp(t->rec[id], rec, size)) return id;
+    for (; t->slot[at].id; at = (at + 1) & t->mask) {
+        const ein__slot *s = &t->slot[at];
+        if (s->hash == hash && s->size == size && !memcmp(t->rec[s->id], rec, size)) return s->id;
     }
     void *copy = ein__alloc(a, size);
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
-    arrput(t->size, (uint32_t)size);
-    arrput(t->hash, hash);
-    t->slot[at] = id;
+    t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
     return id;
 }
 
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
-    arrfree(t->size);
-    arrfree(t->hash);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }
@@ -9440,15 +9436,20 @@ static uint32_t ein__gather_uses(const ein_ctx *ctx, uint32_t ex) {
 EIN__FN ein__ex ein__ex_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot) {
     if (!ex.i) return ex;
     ein__expr e = *ein__ex_get(ctx, ex);
+    bool same = true;
     for (uint32_t i = 0; i < e.nix; i++) {
-        e.ix[i] = ein__ix_subst(ctx, e.ix[i], map, nslot);
-        if (!e.ix[i].i) return (ein__ex){0};
+        ein__ix ix = ein__ix_subst(ctx, e.ix[i], map, nslot);
+        if (!ix.i) return (ein__ex){0};
+        same &= ix.i == e.ix[i].i;
+        e.ix[i] = ix;
     }
     for (uint32_t i = 0; i < e.nkid; i++) {
-        e.kid[i] = ein__ex_subst(ctx, e.kid[i], map, nslot);
-        if (!e.kid[i].i) return (ein__ex){0};
+        ein__ex kid = ein__ex_subst(ctx, e.kid[i], map, nslot);
+        if (!kid.i) return (ein__ex){0};
+        same &= kid.i == e.kid[i].i;
+        e.kid[i] = kid;
     }
-    return ein__ex_make(ctx, &e);
+    return same ? ex : ein__ex_make(ctx, &e);
 }
 
 static ein__ex ein__gather_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot) {
@@ -9463,19 +9464,21 @@ static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, 
 // over as well; its replacement must be a read.
 EIN__FN ein__ex ein__ex_replace_reads(ein_ctx *ctx, ein__ex ex, ein__read_fn *fn, void *user) {
     ein__expr e = *ein__ex_get(ctx, ex);
+    bool same = true;
     for (uint32_t i = 0; i < e.nix; i++) {
-        e.ix[i] = ein__replace_gathers(ctx, e.ix[i], fn, user);
-        if (!e.ix[i].i) return (ein__ex){0};
+        ein__ix ix = ein__replace_gathers(ctx, e.ix[i], fn, user);
+        if (!ix.i) return (ein__ex){0};
+        same &= ix.i == e.ix[i].i;
+        e.ix[i] = ix;
     }
-    if (e.op == EIN__X_READ) {
-        ein__ex same = ein__ex_intern(ctx, &e);
-        return fn(ctx, user, same);
-    }
+    if (e.op == EIN__X_READ) return fn(ctx, user, same ? ex : ein__ex_intern(ctx, &e));
     for (uint32_t i = 0; i < e.nkid; i++) {
-        e.kid[i] = ein__ex_replace_reads(ctx, e.kid[i], fn, user);
-        if (!e.kid[i].i) return (ein__ex){0};
+        ein__ex kid = ein__ex_replace_reads(ctx, e.kid[i], fn, user);
+        if (!kid.i) return (ein__ex){0};
+        same &= kid.i == e.kid[i].i;
+        e.kid[i] = kid;
     }
-    return ein__ex_make(ctx, &e);
+    return same ? ex : ein__ex_make(ctx, &e);
 }
 
 static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, void *user) {

@@ -240,47 +240,40 @@ static uint32_t ein__record_hash(const void *rec, size_t size) {
 }
 
 static void ein__table_grow(ein__table *t) {
-    uint32_t old = t->slot ? t->mask + 1 : 0, size = old ? old * 2 : 256;
-    uint32_t *slot = EIN_REALLOC(NULL, size * sizeof *slot);
+    uint32_t old = t->slot ? t->mask + 1 : 0, mask = (old ? old * 2 : 256) - 1;
+    ein__slot *slot = EIN_REALLOC(NULL, (mask + 1) * sizeof *slot);
     if (!slot) EIN_OUT_OF_MEMORY();
-    memset(slot, 0, size * sizeof *slot);
-    for (uint32_t id = 1; id < (uint32_t)arrlen(t->rec); id++) {
-        uint32_t at = t->hash[id] & (size - 1);
-        while (slot[at]) at = (at + 1) & (size - 1);
-        slot[at] = id;
+    memset(slot, 0, (mask + 1) * sizeof *slot);
+    for (uint32_t i = 0; i < old; i++) {
+        if (!t->slot[i].id) continue;
+        uint32_t at = t->slot[i].hash & mask;
+        while (slot[at].id) at = (at + 1) & mask;
+        slot[at] = t->slot[i];
     }
     EIN_FREE(t->slot);
     t->slot = slot;
-    t->mask = size - 1;
+    t->mask = mask;
 }
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) {
-        arrput(t->rec, NULL);
-        arrput(t->size, 0);
-        arrput(t->hash, 0);
-    }
+    if (!t->rec) arrput(t->rec, NULL);
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
     uint32_t hash = ein__record_hash(rec, size), at = hash & t->mask;
-    for (; t->slot[at]; at = (at + 1) & t->mask) {
-        uint32_t id = t->slot[at];
-        if (t->hash[id] == hash && t->size[id] == size && !memcmp(t->rec[id], rec, size)) return id;
+    for (; t->slot[at].id; at = (at + 1) & t->mask) {
+        const ein__slot *s = &t->slot[at];
+        if (s->hash == hash && s->size == size && !memcmp(t->rec[s->id], rec, size)) return s->id;
     }
     void *copy = ein__alloc(a, size);
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
-    arrput(t->size, (uint32_t)size);
-    arrput(t->hash, hash);
-    t->slot[at] = id;
+    t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
     return id;
 }
 
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
-    arrfree(t->size);
-    arrfree(t->hash);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }

@@ -45,11 +45,14 @@ typedef struct ein__buf {
 
 // Byte records interned to dense ids from 1 (0 is "none"). Equal bytes give the same id; records
 // never move, so pointers to them stay valid.
+typedef struct ein__slot {
+    uint32_t id;  // 0: free
+    uint32_t hash, size;
+} ein__slot;
+
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
-    uint32_t *size;    // stb_ds arrays
-    uint32_t *hash;
-    uint32_t *slot;  // open addressing, power of two
+    ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
 } ein__table;
 

@@ -530,15 +530,20 @@ static uint32_t ein__gather_uses(const ein_ctx *ctx, uint32_t ex) {
 EIN__FN ein__ex ein__ex_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot) {
     if (!ex.i) return ex;
     ein__expr e = *ein__ex_get(ctx, ex);
+    bool same = true;
     for (uint32_t i = 0; i < e.nix; i++) {
-        e.ix[i] = ein__ix_subst(ctx, e.ix[i], map, nslot);
-        if (!e.ix[i].i) return (ein__ex){0};
+        ein__ix ix = ein__ix_subst(ctx, e.ix[i], map, nslot);
+        if (!ix.i) return (ein__ex){0};
+        same &= ix.i == e.ix[i].i;
+        e.ix[i] = ix;
     }
     for (uint32_t i = 0; i < e.nkid; i++) {
-        e.kid[i] = ein__ex_subst(ctx, e.kid[i], map, nslot);
-        if (!e.kid[i].i) return (ein__ex){0};
+        ein__ex kid = ein__ex_subst(ctx, e.kid[i], map, nslot);
+        if (!kid.i) return (ein__ex){0};
+        same &= kid.i == e.kid[i].i;
+        e.kid[i] = kid;
     }
-    return ein__ex_make(ctx, &e);
+    return same ? ex : ein__ex_make(ctx, &e);
 }
 
 static ein__ex ein__gather_subst(ein_ctx *ctx, ein__ex ex, const ein__ix *map, int nslot) {
@@ -553,19 +558,21 @@ static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, 
 // over as well; its replacement must be a read.
 EIN__FN ein__ex ein__ex_replace_reads(ein_ctx *ctx, ein__ex ex, ein__read_fn *fn, void *user) {
     ein__expr e = *ein__ex_get(ctx, ex);
+    bool same = true;
     for (uint32_t i = 0; i < e.nix; i++) {
-        e.ix[i] = ein__replace_gathers(ctx, e.ix[i], fn, user);
-        if (!e.ix[i].i) return (ein__ex){0};
+        ein__ix ix = ein__replace_gathers(ctx, e.ix[i], fn, user);
+        if (!ix.i) return (ein__ex){0};
+        same &= ix.i == e.ix[i].i;
+        e.ix[i] = ix;
     }
-    if (e.op == EIN__X_READ) {
-        ein__ex same = ein__ex_intern(ctx, &e);
-        return fn(ctx, user, same);
-    }
+    if (e.op == EIN__X_READ) return fn(ctx, user, same ? ex : ein__ex_intern(ctx, &e));
     for (uint32_t i = 0; i < e.nkid; i++) {
-        e.kid[i] = ein__ex_replace_reads(ctx, e.kid[i], fn, user);
-        if (!e.kid[i].i) return (ein__ex){0};
+        ein__ex kid = ein__ex_replace_reads(ctx, e.kid[i], fn, user);
+        if (!kid.i) return (ein__ex){0};
+        same &= kid.i == e.kid[i].i;
+        e.kid[i] = kid;
     }
-    return ein__ex_make(ctx, &e);
+    return same ? ex : ein__ex_make(ctx, &e);
 }
 
 static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, void *user) {
