@@ -71,6 +71,33 @@ n[m,k] = x[m,k] - a[m]
 }
 PRODUCT = "p[m,j] = sum(k) n[m,k] * w[k,j]\ny = Relu(p)\n"
 
+# Parts of a row are multiplied, which is normed as a whole.
+GROUPS = """ein 1
+model m
+dim M = 1024, H = 8, K = 64, J = 128
+input x: f32[M,H*K]
+weight g: f32[H*K] = randn(seed=1)
+weight b: f32[H*K] = randn(seed=2)
+weight w: f32[K,J] = randn(seed=3, std=0.1)
+output y
+n = LayerNormalization(x, g, b; axis=-1)
+y[m,h,j] = sum(k) n[m,h*K+k] * w[k,j] where m in 0:M, h in 0:H
+"""
+# Rows and columns of weights numbered by so many iterators that these are no value's dimensions.
+DIGITS = """ein 1
+model m
+input x: f32[64,64]
+weight g: f32[64] = randn(seed=1)
+weight w: f32[64,64] = randn(seed=2, std=0.1)
+output y
+a[m] = sum(k) x[m,k] * x[m,k]
+n[m,k] = x[m,k] / sqrt(a[m] + 1) * g[k]
+y[m,o,p,q,r,s,t] = sum(a,b,c,d,e,f) n[m,32*a+16*b+8*c+4*d+2*e+f]
+    * w[32*a+16*b+8*c+4*d+2*e+f,32*o+16*p+8*q+4*r+2*s+t]
+    where m in 0:64, a in 0:2, b in 0:2, c in 0:2, d in 0:2, e in 0:2, f in 0:2,
+          o in 0:2, p in 0:2, q in 0:2, r in 0:2, s in 0:2, t in 0:2
+"""
+
 checks = Checks()
 check = checks.check
 
@@ -109,6 +136,12 @@ def main():
             text = HEAD.replace("weight w: f32[K,J] = randn(seed=2)", "input w: f32[K,J]")
             f.write(text + FORMS["both"][0] + PRODUCT)
         plan(path, [], 0, None)
+        for name, text in (("groups", GROUPS), ("digits", DIGITS)):
+            path = os.path.join(work, name + ".ein")
+            with open(path, "w") as f:
+                f.write(text)
+            for options in ([], ["--math", "fp16", "--libs", "none"]):
+                plan(path, options, 0, None)
     return checks.finish()
 
 

@@ -268,33 +268,25 @@ typedef struct ein__norm_product {
     uint32_t rows;
 } ein__norm_product;
 
-// Whether `ix` is a number of iterators of `s` that takes all values below `n`, each once and at
-// one place alone; `*used` gets them.
-static bool ein__norm_number(ein_ctx *ctx, const ein__scope *s, ein__ix ix, int64_t n,
-                             uint32_t *used) {
-    const ein__index *f = ein__ix_get(ctx, ix);
-    int64_t unit = 1;
-    if (f->c || f->q != 1) return false;
-    for (uint32_t found = 0; found < f->n; found++) {
-        uint32_t t = 0;
-        while (t < f->n && f->t[t].k != unit) t++;
-        if (t == f->n) return false;
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        if (a->kind != EIN__ITER || (*used >> a->slot & 1)) return false;
-        *used |= 1u << a->slot;
-        unit *= s->n[a->slot];
-    }
-    return unit == n;
-}
-
 // Whether `read` reads all of its value at iterators of its own, each once, or numbers of these;
 // `*used` gets them.
 static bool ein__norm_bare(ein_ctx *ctx, const ein__scope *s, const ein__expr *read,
                            uint32_t *used) {
-    *used = 0;
+    ein__digits_read found[EIN__MAX_ITERS] = {{0}};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__scope all = *s;
+    all.nt += all.ns;
+    for (uint32_t i = 0; i < all.nt; i++) map[i] = ein__ix_const(ctx, 0);
     for (uint32_t k = 0; k < read->nix; k++) {
         int64_t n = ctx->value[read->val].shape.d[k];
-        if (!ein__norm_number(ctx, s, read->ix[k], n, used)) return false;
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (!ein__invert_subscript(ctx, &all, f, ein__ix_iter(ctx, k, n), n, found, map))
+            return false;
+    }
+    *used = 0;
+    for (uint32_t i = 0; i < all.nt; i++) {
+        if (found[i].n && (found[i].n > 1 || found[i].size[0] != all.n[i])) return false;
+        if (found[i].n) *used |= 1u << i;
     }
     return true;
 }
@@ -333,8 +325,11 @@ static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p)
         return false;
     p->rows = 0;
     for (uint32_t k = 0; k < p->y->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, p->y->ix[k]);
+        bool sum = uses & sums;
         p->map[k] = p->y->ix[k];
-        bool sum = ein__ix_uses(ctx, p->y->ix[k]) & sums;
+        // A row is all that the product sums over, or its statistics are not the product's.
+        if (sum && uses & ~sums) return false;
         if (!sum && p->rows == k) p->rows = k + 1;
         else if (!sum) return false;
     }
@@ -364,6 +359,7 @@ static ein__ex ein__norm_weights(ein__normer *z, const ein__norm_product *p, ein
             uint32_t used = ein__ix_uses(ctx, p->w->ix[k]);
             for (uint32_t slot = 0; used >> slot; slot++) {
                 if (!(used >> slot & 1) || (sum && slot >= s->nt) != (pass == 1)) continue;
+                if (!pass && nt == EIN__MAX_RANK) return (ein__ex){0};
                 n[nt + ns] = s->n[slot];
                 map[slot] = ein__ix_iter(ctx, (uint32_t)(nt + ns), s->n[slot]);
                 if (pass) ns++;
