@@ -307,17 +307,9 @@ static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein_
         if (!sum.i) return sum;
     }
     if (same) return only;
-    uint32_t used = ein__ex_uses(ctx, sum);
     ein__scope s = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < f->s.nt + f->s.ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
-        if (s.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, s.nt, f->s.n[i]);
-        back[s.nt] = ein__ix_iter(ctx, i, f->s.n[i]);
-        s.n[s.nt++] = f->s.n[i];
-    }
+    if (!ein__used_dims(ctx, &f->s, ein__ex_uses(ctx, sum), &s, map, back)) return (ein__ex){0};
     s.body = ein__ex_subst(ctx, sum, map, (int)(f->s.nt + f->s.ns));
     bool weight = true;
     for (int i = 0; i < f->np; i++) weight &= ein__ex_weight_only(ctx, ex[i]);

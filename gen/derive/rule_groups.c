@@ -71,7 +71,6 @@ static bool ein__joined_slots(ein_ctx *ctx, ein__joined *z) {
 // The block-diagonal filter: its dimensions are the new iterators that it uses, in their order.
 static ein__ex ein__joined_filter(ein__deriver *d, const ein__joined *z, int from) {
     ein_ctx *ctx = d->ctx;
-    uint32_t uses = 0;
     ein__scope k = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     ein__ex w =
@@ -79,16 +78,8 @@ static ein__ex ein__joined_filter(ein__deriver *d, const ein__joined *z, int fro
     for (uint32_t i = 0; w.i && i < z->f->s->nt; i++)
         if (z->join[i])
             w = ein__ex_when(ctx, ein__ix_sub(ctx, z->other[i], z->own[i]), 1, false, w);
-    if (!w.i) return w;
-    uses = ein__ex_uses(ctx, w);
-    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(uses >> i & 1)) continue;
-        if (k.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, k.nt, z->t.n[i]);
-        back[k.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
-        k.n[k.nt++] = z->t.n[i];
-    }
+    if (!w.i || !ein__used_dims(ctx, &z->t, ein__ex_uses(ctx, w), &k, map, back))
+        return (ein__ex){0};
     k.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     ein__val v = k.body.i
                      ? ein__class_of(d, &k, "dense", from, "block-diagonal weights", EIN__INNER)

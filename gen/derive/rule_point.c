@@ -364,14 +364,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     bool load = ctx->value[z->w->val].weight_only;
     if (!load && volume > ein__elements(&ctx->value[z->w->val].shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
-    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-        back[t.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
-        map[i] = ein__ix_iter(ctx, t.nt, z->t.n[i]);
-        t.n[t.nt++] = z->t.n[i];
-    }
+    if (!ein__used_dims(ctx, &z->t, used, &t, map, back)) return (ein__ex){0};
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
     ein__val v = ein__class_of(d, &t, "taps", from, ein__point_why(z), EIN__INNER);

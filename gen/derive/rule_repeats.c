@@ -233,14 +233,7 @@ static ein__ex ein__repeat_weights(ein__pass *pass, ein__repeating *z, ein__val 
         if (z->r[i].d > 1 && z->r[i].sum >= 0)
             uses |= ein__ix_uses(ctx, z->r[i].t) | ein__ix_uses(ctx, z->r[i].u), summed = true;
     if (!summed) return ein__ex_subst(ctx, w, z->map, (int)(s->nt + s->ns));
-    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
-        own[i] = ein__ix_const(ctx, 0);
-        if (!(uses >> i & 1)) continue;
-        if (k.nt == EIN__MAX_RANK) return (ein__ex){0};
-        at[k.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
-        own[i] = ein__ix_iter(ctx, k.nt, z->t.n[i]);
-        k.n[k.nt++] = z->t.n[i];
-    }
+    if (!ein__used_dims(ctx, &z->t, uses, &k, own, at)) return (ein__ex){0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++)
         map[i] = ein__ix_subst(ctx, z->map[i], own, (int)(z->t.nt + z->t.ns));
     for (uint32_t i = 0; i < z->p->nix; i++) {

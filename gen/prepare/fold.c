@@ -382,22 +382,30 @@ static ein__val ein__pass_value(ein__pass *z, const char *name, ein__val like, e
     return v;
 }
 
+// Gives `t` a dimension for each iterator of `s` in `used`, in their order. map[] gets the
+// iterators of `s` in those of `t`, 0 for the others, back[] the dimensions of `t` in the iterators
+// of `s`. False: they are too many.
+static bool ein__used_dims(ein_ctx *ctx, const ein__scope *s, uint32_t used, ein__scope *t,
+                           ein__ix *map, ein__ix *back) {
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (t->nt == EIN__MAX_RANK) return false;
+        map[i] = ein__ix_iter(ctx, t->nt, s->n[i]);
+        back[t->nt] = ein__ix_iter(ctx, i, s->n[i]);
+        t->n[t->nt++] = s->n[i];
+    }
+    return true;
+}
+
 // New value with the iterators that `ex` uses as its dimensions, but for those in `sums`, over
 // which it is summed; gives the read of it.
 static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uint32_t sums,
                               const char *suffix) {
     ein_ctx *ctx = z->ctx;
-    uint32_t used = ein__ex_uses(ctx, ex);
     ein__scope t = {.reduce = sums ? EIN__R_SUM : EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!((used & ~sums) >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
-        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        t.n[t.nt++] = s->n[i];
-    }
+    if (!ein__used_dims(ctx, s, ein__ex_uses(ctx, ex) & ~sums, &t, map, back)) return (ein__ex){0};
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
         if (!(sums >> i & 1)) continue;
         map[i] = ein__ix_iter(ctx, t.nt + t.ns, s->n[i]);
@@ -492,14 +500,8 @@ static ein__val ein__as_repeated(ein__pass *z, ein__val old, ein__val v) {
     uint32_t used = ein__ex_uses(ctx, s->body);
     ein__scope once = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < s->nt; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (s->n[i] > 1 && !(used >> i & 1)) continue;
-        map[i] = ein__ix_iter(ctx, once.nt, s->n[i]);
-        back[once.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        once.n[once.nt++] = s->n[i];
-    }
-    if (once.nt == s->nt) return v;
+    for (uint32_t i = 0; i < s->nt; i++) used |= (uint32_t)(s->n[i] == 1) << i;
+    if (!ein__used_dims(ctx, s, used, &once, map, back) || once.nt == s->nt) return v;
     once.body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
     const char *name = ein__namef(ctx, "%s.once", ctx->value[v.i].name);
     ein__val w = ein__pass_value(z, name, v, ctx->value[v.i].dtype, &once);
