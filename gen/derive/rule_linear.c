@@ -16,6 +16,37 @@ enum {
     EIN__LINEAR_GAIN = 75    // percent of the terms, at most
 };
 
+// A map in front of a product or behind it, which is linear in what has iterators of `along`.
+typedef struct ein__linearity {
+    ein_ctx *ctx;
+    uint32_t along;
+    const ein__ix *at;  // the map's iterators in those of what becomes of it
+    int nt;
+    bool (*leaf)(void *user, ein__ex ex, ein__ex *now);  // whether `ex` becomes `*now` as a whole
+    void *user;
+} ein__linearity;
+
+// What becomes of `ex` of the map; none: it is not linear.
+static ein__ex ein__linear_map(const ein__linearity *z, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__ex now = {0}, part[2];
+    if (z->leaf(z->user, ex, &now)) return now;
+    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
+        return ein__ex_unary(ctx, EIN__NEG, ein__linear_map(z, e.kid[0]));
+    if (e.op != EIN__X_BINARY) return now;
+    bool sum = e.fn == EIN__ADD || e.fn == EIN__SUB, factor[2];
+    for (int k = 0; k < 2; k++) factor[k] = !sum && !(ein__ex_uses(ctx, e.kid[k]) & z->along);
+    if (!sum && !(e.fn == EIN__MUL && (factor[0] || factor[1])) && !(e.fn == EIN__DIV && factor[1]))
+        return now;
+    for (int k = 0; k < 2; k++) {
+        part[k] =
+            factor[k] ? ein__ex_subst(ctx, e.kid[k], z->at, z->nt) : ein__linear_map(z, e.kid[k]);
+        if (!part[k].i) return part[k];
+    }
+    return ein__ex_binary(ctx, (ein__fn)e.fn, part[0], part[1]);
+}
+
 typedef struct ein__linear {
     ein__pass *pass;
     ein_ctx *ctx;
@@ -26,6 +57,7 @@ typedef struct ein__linear {
     uint32_t summed;                               // dimensions of the map that are summed over,
     int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];  // and where
     ein__ix at[EIN__MAX_RANK];                     // the map's iterators in the product's
+    ein__linearity map;
     ein__val made[EIN__LINEAR_PARTS];
     int nmade;
 } ein__linear;
@@ -66,15 +98,9 @@ static ein__ex ein__linear_constant(ein__linear *z, ein__ex ex) {
     ein_ctx *ctx = z->ctx;
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     ein__scope t = {.reduce = EIN__R_SUM};
-    uint32_t uses = ein__read_slots(ctx, z->w);
-    for (uint32_t i = 0; i < z->s.nt + z->s.ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (uint32_t i = 0; i < z->s.nt; i++) {
-        if (!(uses >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK || !ein__new_slot(&t, false, ctx, z->s.n[i], &map[i]))
-            return (ein__ex){0};
-        back[t.nt - 1] = ein__ix_iter(ctx, i, z->s.n[i]);
-    }
-    if (!ein__linear_sums(z, &t, map)) return (ein__ex){0};
+    uint32_t uses = ein__read_slots(ctx, z->w) & ((1u << z->s.nt) - 1);
+    if (!ein__used_dims(ctx, &z->s, uses, &t, map, back) || !ein__linear_sums(z, &t, map))
+        return (ein__ex){0};
     int n = (int)(z->s.nt + z->s.ns);
     ex = ein__ex_subst(ctx, ex, z->at, (int)z->m->nt);
     t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, z->w), ex);
@@ -165,15 +191,13 @@ static ein__ex ein__linear_read(ein__linear *z, const ein__expr *x) {
 
 // ------------------------------------------------------------------------------------ the map
 
-static ein__ex ein__linear_part(ein__linear *z, ein__ex ex);
-
 // What a guard leaves of `e`, which it stands around.
 static ein__ex ein__linear_guard(ein__linear *z, const ein__expr *e) {
     ein_ctx *ctx = z->ctx;
     uint32_t slot;
     const ein__expr g = *e;
     if (!(ein__ix_uses(ctx, g.ix[0]) & z->summed)) {
-        ein__ex body = ein__linear_part(z, g.kid[0]);
+        ein__ex body = ein__linear_map(&z->map, g.kid[0]);
         return ein__ex_when(ctx, ein__ix_subst(ctx, g.ix[0], z->at, (int)z->m->nt), g.n, g.negate,
                             body);
     }
@@ -185,43 +209,34 @@ static ein__ex ein__linear_guard(ein__linear *z, const ein__expr *e) {
     z->lo[slot] = ein__most(lo, -c);
     z->hi[slot] = ein__least(hi, g.n - 1 - c);
     ein__ex body =
-        z->lo[slot] > z->hi[slot] ? ein__ex_const(ctx, 0) : ein__linear_part(z, g.kid[0]);
+        z->lo[slot] > z->hi[slot] ? ein__ex_const(ctx, 0) : ein__linear_map(&z->map, g.kid[0]);
     z->lo[slot] = lo;
     z->hi[slot] = hi;
     return body;
 }
 
-// What becomes of `ex` of the map, in the product's iterators; none: it is not linear.
-static ein__ex ein__linear_part(ein__linear *z, ein__ex ex) {
+// Parts of the map in the product's iterators: what is the same for all that is summed over, reads,
+// weights of that, guards.
+static bool ein__linear_leaf(void *user, ein__ex ex, ein__ex *now) {
+    ein__linear *z = user;
     ein_ctx *ctx = z->ctx;
     const ein__expr e = *ein__ex_get(ctx, ex);
-    int n = (int)z->m->nt;
-    if (!(ein__ex_uses(ctx, ex) & z->summed)) {
+    uint32_t uses = ein__ex_uses(ctx, ex);
+    bool free = !(uses & z->summed), weights = !(uses & ~z->summed) && ein__ex_weight_only(ctx, ex);
+    if (free) {
         ein__ex all = ein__linear_constant(z, ein__ex_const(ctx, 1));
-        return all.i ? ein__ex_binary(ctx, EIN__MUL, ein__ex_subst(ctx, ex, z->at, n), all) : all;
+        ein__ex once = ein__ex_subst(ctx, ex, z->at, (int)z->m->nt);
+        *now = all.i ? ein__ex_binary(ctx, EIN__MUL, once, all) : all;
+    } else if (e.op == EIN__X_READ && !ctx->value[e.val].weight_only) {
+        *now = ein__linear_read(z, &e);
+    } else if (weights) {
+        *now = ein__linear_constant(z, ex);
+    } else if (e.op == EIN__X_WHEN) {
+        *now = ein__linear_guard(z, &e);
+    } else {
+        return false;
     }
-    if (e.op == EIN__X_READ && !ctx->value[e.val].weight_only) return ein__linear_read(z, &e);
-    if (!(ein__ex_uses(ctx, ex) & ~z->summed) && ein__ex_weight_only(ctx, ex))
-        return ein__linear_constant(z, ex);
-    if (e.op == EIN__X_WHEN) return ein__linear_guard(z, &e);
-    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
-        return ein__ex_unary(ctx, EIN__NEG, ein__linear_part(z, e.kid[0]));
-    if (e.op != EIN__X_BINARY) return (ein__ex){0};
-    bool free[2];
-    for (int k = 0; k < 2; k++) free[k] = !(ein__ex_uses(ctx, e.kid[k]) & z->summed);
-    if (e.fn == EIN__ADD || e.fn == EIN__SUB) {
-        ein__ex left = ein__linear_part(z, e.kid[0]);
-        ein__ex right = left.i ? ein__linear_part(z, e.kid[1]) : left;
-        return right.i ? ein__ex_binary(ctx, (ein__fn)e.fn, left, right) : right;
-    }
-    if (!(e.fn == EIN__MUL && (free[0] || free[1])) && !(e.fn == EIN__DIV && free[1]))
-        return (ein__ex){0};
-    int k = !free[0] ? 0 : 1;
-    ein__ex part = ein__linear_part(z, e.kid[k]);
-    ein__ex factor = ein__ex_subst(ctx, e.kid[1 - k], z->at, n);
-    if (!part.i) return part;
-    return k ? ein__ex_binary(ctx, (ein__fn)e.fn, factor, part)
-             : ein__ex_binary(ctx, (ein__fn)e.fn, part, factor);
+    return true;
 }
 
 // ------------------------------------------------------------------------------------ the rule
@@ -230,14 +245,13 @@ static ein__ex ein__linear_part(ein__linear *z, ein__ex ex) {
 // neither windows nor batches.
 static bool ein__linear_fits(ein__linear *z) {
     ein_ctx *ctx = z->ctx;
-    uint32_t sums = 0, outer = (1u << z->s.nt) - 1, in_w = ein__read_slots(ctx, z->w), slot;
+    uint32_t sums = 0, outer = (1u << z->s.nt) - 1, slot;
+    if (ein__read_slots(ctx, z->p) & ein__read_slots(ctx, z->w) & outer) return false;
     for (uint32_t k = 0; k < z->p->nix; k++) {
-        uint32_t uses = ein__read_slots(ctx, z->p), used = ein__ix_uses(ctx, z->p->ix[k]);
         z->at[k] = z->p->ix[k];
         z->lo[k] = 0;
         z->hi[k] = z->m->n[k] - 1;
-        if (uses & in_w & outer) return false;
-        if (!(used & ~outer)) continue;
+        if (!(ein__ix_uses(ctx, z->p->ix[k]) & ~outer)) continue;
         if (!ein__ix_is_iter(ctx, z->p->ix[k], &slot) || (sums >> slot & 1) ||
             z->s.n[slot] != z->m->n[k])
             return false;
@@ -293,8 +307,9 @@ static ein__val ein__rule_linear(ein__pass *pass, ein__val v) {
     ein__scope m = *ein__scope_of(ctx, of);
     z.m = &m;
     if (!ein__linear_fits(&z) || !ein__linear_inside(&z)) return v;
+    z.map = (ein__linearity){ctx, z.summed, z.at, (int)m.nt, ein__linear_leaf, &z};
     ein__attempt attempt = ein__try(ctx);
-    ein__ex body = ein__linear_part(&z, m.body);
+    ein__ex body = ein__linear_map(&z.map, m.body);
     body = ein__add_scaled(ctx, (ein__ex){0}, alpha, body);
     bool gains = body.i && ein__linear_gains(&z);
     pass->self = v;
@@ -315,8 +330,9 @@ typedef struct ein__pooling {
     double alpha;
     ein__ix at[EIN__MAX_RANK];  // C's dimensions in V's iterators
     uint32_t pooled;            // those that change along V's sum
-    bool inside;                // none is read beyond its end
+    bool inside;                // none of these is read beyond its end
     ein__val sums, made;        // of x, and the product of these
+    ein__ex now;                // the latter at V's places
 } ein__pooling;
 
 // Whether each pooled dimension of the product is one of `x`, read in place, and none of weights.
@@ -389,39 +405,21 @@ static bool ein__pool_product(ein__pooling *z) {
     return z->made.i != 0;
 }
 
-// What becomes of `ex`, a map's of C, in V's iterators; none: it is not linear, or not the same
-// along the sum.
-static ein__ex ein__pool_part(ein__pooling *z, ein__ex ex) {
+// Parts of a map of C, in V's iterators: C itself, and what is the same along the sum.
+static bool ein__pool_leaf(void *user, ein__ex ex, ein__ex *now) {
+    const ein__pooling *z = user;
     ein_ctx *ctx = z->ctx;
     const ein__expr e = *ein__ex_get(ctx, ex);
-    int n = (int)z->c.nt;
-    ein__ix at[EIN__MAX_RANK];
-    if (!(ein__ex_uses(ctx, ex) & z->pooled)) {
+    bool same = !(ein__ex_uses(ctx, ex) & z->pooled);
+    if (same && z->inside) {
         double places = (double)ein__extent_of(&z->s, ~((1u << z->s.nt) - 1));
-        ein__ex all = z->inside ? ein__ex_subst(ctx, ex, z->at, n) : (ein__ex){0};
-        return all.i ? ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, places), all) : all;
+        ein__ex all = ein__ex_subst(ctx, ex, z->at, (int)z->c.nt);
+        *now = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, places), all);
+    } else if (e.op == EIN__X_READ && e.val == z->product.i &&
+               ein__reads_in_place(ctx, &e, &z->c)) {
+        *now = z->now;
     }
-    if (e.op == EIN__X_READ) {
-        if (e.val != z->product.i || !ein__reads_in_place(ctx, &e, &z->c)) return (ein__ex){0};
-        for (uint32_t k = 0; k < z->s.nt; k++) at[k] = ein__ix_iter(ctx, k, z->s.n[k]);
-        return ein__ex_read(ctx, z->made, 0, at, (int)z->s.nt);
-    }
-    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
-        return ein__ex_unary(ctx, EIN__NEG, ein__pool_part(z, e.kid[0]));
-    if (e.op != EIN__X_BINARY) return (ein__ex){0};
-    if (e.fn == EIN__ADD || e.fn == EIN__SUB) {
-        ein__ex left = ein__pool_part(z, e.kid[0]);
-        ein__ex right = left.i ? ein__pool_part(z, e.kid[1]) : left;
-        return right.i ? ein__ex_binary(ctx, (ein__fn)e.fn, left, right) : right;
-    }
-    bool first = !(ein__ex_uses(ctx, e.kid[0]) & z->pooled), second = !first;
-    if (second && ein__ex_uses(ctx, e.kid[1]) & z->pooled) return (ein__ex){0};
-    if (e.fn != EIN__MUL && !(e.fn == EIN__DIV && second)) return (ein__ex){0};
-    ein__ex part = ein__pool_part(z, e.kid[first ? 1 : 0]);
-    ein__ex factor = ein__ex_subst(ctx, e.kid[first ? 0 : 1], z->at, n);
-    if (!part.i) return part;
-    return first ? ein__ex_binary(ctx, (ein__fn)e.fn, factor, part)
-                 : ein__ex_binary(ctx, (ein__fn)e.fn, part, factor);
+    return same || now->i;
 }
 
 // The product of which `of`, itself or a map, is made; none: that is not all that it is made of.
@@ -439,15 +437,17 @@ static ein__val ein__pooled_product(ein_ctx *ctx, ein__val of) {
     return found;
 }
 
-// Whether V, of scope z->s, is a sum over places of what is made of a product alone, whose places
-// are more than V's.
+// Whether V, of scope z->s, is `*scale` times a sum over places of what is made of a product alone,
+// whose places are more than V's. `*body`: how it is made; none: it is the product. Beyond the ends
+// of dimensions that are not pooled the product of sums would not be 0: weights may go on there.
 static bool ein__find_pooling(ein__pooling *z, ein__ex *body, double *scale) {
     ein_ctx *ctx = z->ctx;
-    const ein__expr *e = ein__ex_get(ctx, z->s.body);
-    *scale = 1;
-    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
-        if (ein__ex_is_const(ctx, e->kid[k], scale)) e = ein__ex_get(ctx, e->kid[1 - k]);
-    if (z->s.reduce != EIN__R_SUM || e->op != EIN__X_READ || e->bits) return false;
+    ein__addition sum = {.n = 0};
+    if (z->s.reduce != EIN__R_SUM || !ein__list_addends(ctx, z->s.body, 1, &sum) || sum.n != 1)
+        return false;
+    const ein__expr *e = ein__ex_get(ctx, sum.t[0].ex);
+    *scale = sum.t[0].scale;
+    if (e->op != EIN__X_READ || e->bits) return false;
     z->of = (ein__val){e->val};
     z->product = ein__pooled_product(ctx, z->of);
     const ein__scope *p = ein__scope_of(ctx, z->of), *c = ein__scope_of(ctx, z->product);
@@ -458,10 +458,11 @@ static bool ein__find_pooling(ein__pooling *z, ein__ex *body, double *scale) {
     z->inside = true;
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        bool pooled = ein__ix_uses(ctx, e->ix[k]) >> z->s.nt, in = f->lo >= 0 && f->hi < c->n[k];
+        if (c->n[k] != p->n[k] || f->q != 1 || !(pooled || in)) return false;
         z->at[k] = e->ix[k];
-        z->inside &= f->q == 1 && f->lo >= 0 && f->hi < c->n[k];
-        if (c->n[k] != p->n[k] || f->q != 1) return false;
-        if (ein__ix_uses(ctx, e->ix[k]) >> z->s.nt) z->pooled |= 1u << k;
+        z->inside &= in;
+        z->pooled |= (uint32_t)pooled << k;
     }
     *body = z->of.i == z->product.i ? (ein__ex){0} : p->body;
     return z->pooled && ein__pools_operand(z);
@@ -493,10 +494,11 @@ static ein__val ein__rule_pooled(ein__pass *pass, ein__val v) {
     if (!ein__find_pooling(&z, &body, &scale)) return v;
     ein__attempt attempt = ein__try(ctx);
     bool made = ein__pool_product(&z) && ein__pooling_gains(&z);
+    const ein__linearity map = {ctx, z.pooled, z.at, (int)z.c.nt, ein__pool_leaf, &z};
     for (uint32_t k = 0; k < z.s.nt; k++) at[k] = ein__ix_iter(ctx, k, z.s.n[k]);
-    if (made)
-        body = body.i ? ein__pool_part(&z, body) : ein__ex_read(ctx, z.made, 0, at, (int)z.s.nt);
-    if (made) body = ein__add_scaled(ctx, (ein__ex){0}, scale, body);
+    if (made) z.now = ein__ex_read(ctx, z.made, 0, at, (int)z.s.nt);
+    body = made && body.i ? ein__linear_map(&map, body) : z.now;
+    body = ein__add_scaled(ctx, (ein__ex){0}, scale, body);
     pass->self = v;
     ein__val now = made && body.i
                        ? ein__new_map(pass, old.name, EIN__F32, old.shape.rank, old.shape.d, body)
