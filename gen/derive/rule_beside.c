@@ -11,9 +11,9 @@ typedef struct ein__sideways {
     ein__pass *pass;
     ein_ctx *ctx;
     ein__val v, p;
-    ein__scope s, m;        // of the product and of the map
-    const ein__expr *read;  // of the map
-    ein__val part[EIN__TERMS];
+    ein__scope s, m;            // of the product and of the map
+    const ein__expr *read, *w;  // the product's factors, the map and the weights
+    double alpha;
 } ein__sideways;
 
 // The product's slot that is dimension `k` of the map, and all of it, alone in the map's
@@ -60,13 +60,9 @@ static ein__val ein__beside_part(ein__sideways *z, const ein__addend *term, int 
                                        ein__add_scaled(ctx, (ein__ex){0}, term->scale, body))
                         : (ein__val){0};
     if (!p.i) return p;
-    const ein__expr *factor[2];
-    double alpha;
-    ein__two_factors(ctx, &z->s, factor, &alpha);
-    const ein__expr *w = factor[factor[0]->val == z->p.i];
     t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, p, 0, at, (int)z->m.nt),
-                            ein__ex_subst(ctx, ein__ex_of(ctx, w), map, (int)(t.nt + t.ns)));
-    t.body = ein__add_scaled(ctx, (ein__ex){0}, alpha, t.body);
+                            ein__ex_subst(ctx, ein__ex_of(ctx, z->w), map, (int)(t.nt + t.ns)));
+    t.body = ein__add_scaled(ctx, (ein__ex){0}, z->alpha, t.body);
     if (!t.body.i) return (ein__val){0};
     return ein__rule_value(z->pass, z->v, ein__namef(ctx, "part%d", number), &t, EIN__RULE_LINEAR);
 }
@@ -89,17 +85,32 @@ static int64_t ein__beside_share(ein_ctx *ctx, ein__val v, int64_t all) {
     return share;
 }
 
+// The sum of the products of the map's terms; `*share`: terms of these in percent of `v`'s. None:
+// one of them cannot be had.
+static ein__ex ein__beside_sum(ein__sideways *z, const ein__addition *sum, int64_t *share) {
+    ein_ctx *ctx = z->ctx;
+    ein__ix at[EIN__MAX_RANK];
+    ein__ex body = {0};
+    *share = 0;
+    for (uint32_t k = 0; k < z->s.nt; k++) at[k] = ein__ix_iter(ctx, k, z->s.n[k]);
+    for (int k = 0; k < sum->n; k++) {
+        ein__val part = ein__beside_part(z, &sum->t[k], k);
+        if (!part.i) return (ein__ex){0};
+        *share += ein__beside_share(ctx, part, ein__extent_of(&z->s, ~0u));
+        body = ein__add_scaled(ctx, body, 1, ein__ex_read(ctx, part, 0, at, (int)z->s.nt));
+    }
+    return body;
+}
+
 // Product `v` of a map whose terms are side by side as a sum of products, or itself.
 static ein__val ein__rule_beside(ein__pass *pass, ein__val v) {
     ein_ctx *ctx = pass->ctx;
     const ein__value old = ctx->value[v.i];
     ein__sideways z = {.pass = pass, .ctx = ctx, .v = v};
-    const ein__expr *w;
     ein__addition sum = {.n = 0};
-    ein__ix at[EIN__MAX_RANK];
-    double alpha;
-    if (old.weight_only || old.dtype != EIN__F32 || !ein__scope_of(ctx, v) ||
-        !ein__weighs(ctx, ein__scope_of(ctx, v), &w, &z.read, &alpha))
+    int64_t share;
+    if (old.weight_only || old.dtype != EIN__F32 ||
+        !ein__weighs(ctx, ein__scope_of(ctx, v), &z.w, &z.read, &z.alpha))
         return v;
     z.p = (ein__val){z.read->val};
     if (!ein__is_map(ctx, z.p) || ctx->value[z.p.i].dtype != EIN__F32 || pass->uses[z.p.i] != 1)
@@ -108,23 +119,12 @@ static ein__val ein__rule_beside(ein__pass *pass, ein__val v) {
     z.m = *ein__scope_of(ctx, z.p);
     if (!ein__list_addends(ctx, z.m.body, 1, &sum) || sum.n < 2) return v;
     ein__attempt attempt = ein__try(ctx);
-    ein__ex body = {0};
-    int64_t share = 0, all = ein__extent_of(&z.s, ~0u);
-    for (uint32_t k = 0; k < z.s.nt; k++) at[k] = ein__ix_iter(ctx, k, z.s.n[k]);
-    for (int k = 0; k < sum.n; k++) {
-        ein__val part = ein__beside_part(&z, &sum.t[k], k);
-        if (!part.i) break;
-        share += ein__beside_share(ctx, part, all);
-        body = ein__add_scaled(ctx, body, 1, ein__ex_read(ctx, part, 0, at, (int)z.s.nt));
-        if (k + 1 < sum.n) continue;
-        pass->self = v;
-        ein__val now = share <= EIN__LINEAR_GAIN ? ein__new_map(pass, old.name, EIN__F32,
-                                                                old.shape.rank, old.shape.d, body)
-                                                 : (ein__val){0};
-        return ein__tried(ctx, attempt) && now.i ? now : v;
-    }
-    ein__tried(ctx, attempt);
-    return v;
+    ein__ex body = ein__beside_sum(&z, &sum, &share);
+    pass->self = v;
+    ein__val now = body.i && share <= EIN__LINEAR_GAIN
+                       ? ein__new_map(pass, old.name, EIN__F32, old.shape.rank, old.shape.d, body)
+                       : (ein__val){0};
+    return ein__tried(ctx, attempt) && now.i ? now : v;
 }
 
 static ein__val ein__rebuild_beside(ein__pass *z, ein__val v) {
