@@ -132,6 +132,7 @@
 #include "plan/recompute.c"
 #include "plan/finish.c"
 #include "plan/memory.c"
+#include "plan/step.c"
 #include "plan/plan.c"
 #include "plan/cheapest.c"
 #include "plan/cuts.c"

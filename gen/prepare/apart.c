@@ -339,24 +339,36 @@ static bool ein__apart_any(const ein__apart *a, bool sums) {
     return any;
 }
 
+// What is to be taken apart of the program under `root` next, in `*a`, as `how` has it; whether
+// that is anything.
+static bool ein__apart_choose(ein_ctx *ctx, const ein__val *root, int nroot, ein__apart how,
+                              ein__apart *a) {
+    *a = how;
+    a->ctx = ctx;
+    a->order = ein__live(ctx, root, nroot);
+    ein__apart_begin(a, root, nroot);
+    while (!ein__apart_settle(a) && !ctx->status) continue;
+    return !ctx->status && ein__apart_any(a, false);
+}
+
+static void ein__apart_free(ein__apart *a) {
+    arrfree(a->order);
+    arrfree(a->first);
+    arrfree(a->dim);
+    arrfree(a->now);
+}
+
 // Takes dimensions of the program under `root` apart by what `how` has; `*parts` tells whether
 // there were such.
 static bool ein__apart_rounds(ein_ctx *ctx, ein__val *root, int nroot, ein__apart how,
                               bool *parts) {
     bool ok = true, any = true;
     for (int round = 0; round < EIN__APART_ROUNDS && ok && any; round++) {
-        ein__apart a = how;
-        a.ctx = ctx;
-        a.order = ein__live(ctx, root, nroot);
-        ein__apart_begin(&a, root, nroot);
-        while (!ein__apart_settle(&a) && !ctx->status) continue;
-        any = ein__apart_any(&a, false);
+        ein__apart a;
+        any = ein__apart_choose(ctx, root, nroot, how, &a);
         *parts |= ein__apart_any(&a, a.sums);
         ok = !ctx->status && (!any || ein__run_pass_for(ctx, root, nroot, ein__rebuild_apart, &a));
-        arrfree(a.order);
-        arrfree(a.first);
-        arrfree(a.dim);
-        arrfree(a.now);
+        ein__apart_free(&a);
     }
     return ok;
 }
@@ -370,12 +382,15 @@ static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, ein__apartn
 }
 
 // The same where steps are about to be made of what was derived: of what is read at numbers of
-// digits, and for whoever computes it alone. ctx->numbers tells whether there were such;
-// ctx->numbering: they are taken apart.
+// digits, and for whoever computes it alone. Without ctx->numbering nothing is taken apart, but
+// ctx->numbers tells whether there is such.
 static bool ein__take_numbers_apart(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__apart how = {.numbers = true, .alone = true};
-    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    const ein__apart how = {.numbers = true, .alone = true};
     if (ctx->desc.form || !ein__rule_on(ctx, EIN__RULE_APART)) return true;
-    memcpy(other, root, (size_t)nroot * sizeof *root);
-    return ein__apart_rounds(ctx, ctx->numbering ? root : other, nroot, how, &ctx->numbers);
+    if (ctx->numbering) return ein__apart_rounds(ctx, root, nroot, how, &ctx->numbers);
+    if (ctx->numbers) return true;
+    ein__apart a;
+    ctx->numbers = ein__apart_choose(ctx, root, nroot, how, &a);
+    ein__apart_free(&a);
+    return !ctx->status;
 }
