@@ -42,6 +42,7 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
     ctx->asked = ctx->desc.math;
+    ctx->indices.derived = offsetof(ein__index, c);
     const char **text[] = {&ctx->desc.gpu,     &ctx->desc.prefix, &ctx->desc.license,
                            &ctx->desc.explain, &ctx->desc.rules,  &ctx->desc.prefer};
     for (int i = 0; i < 6; i++)

@@ -255,15 +255,33 @@ static void ein__table_grow(ein__table *t) {
     t->mask = mask;
 }
 
+// The slot of the record with these bytes, which is empty when there is none.
+static uint32_t ein__record_slot(const ein__table *t, uint32_t hash, const char *rec, size_t size) {
+    uint32_t at = hash & t->mask;
+    for (; t->slot[at].id; at = (at + 1) & t->mask) {
+        const ein__slot *s = &t->slot[at];
+        if (s->hash == hash && s->size == size &&
+            !memcmp((const char *)t->rec[s->id] + t->derived, rec + t->derived, size - t->derived))
+            break;
+    }
+    return at;
+}
+
+// Id of the record with these bytes, of which those that are derived may not be known yet; 0: there
+// is none.
+EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size) {
+    if (!t->slot) return 0;
+    uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
+    return t->slot[ein__record_slot(t, hash, rec, size)].id;
+}
+
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
     if (!t->rec) arrput(t->rec, NULL);
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
-    uint32_t hash = ein__record_hash(rec, size), at = hash & t->mask;
-    for (; t->slot[at].id; at = (at + 1) & t->mask) {
-        const ein__slot *s = &t->slot[at];
-        if (s->hash == hash && s->size == size && !memcmp(t->rec[s->id], rec, size)) return s->id;
-    }
+    uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
+    uint32_t at = ein__record_slot(t, hash, rec, size);
+    if (t->slot[at].id) return t->slot[at].id;
     void *copy = ein__alloc(a, size);
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);

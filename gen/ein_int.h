@@ -54,6 +54,7 @@ typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
     ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
+    uint32_t derived;  // bytes that records begin with and that follow from the others
 } ein__table;
 
 typedef struct ein__pos {
@@ -237,8 +238,8 @@ typedef struct ein__term {
     uint32_t unused;
 } ein__term;
 typedef struct ein__index {
-    int64_t c, q;
     int64_t lo, hi;  // bounds of the value, rounded inwards to integers; derived
+    int64_t c, q;
     uint32_t n, unused;
     ein__term t[EIN__MAX_TERMS];  // records are interned at their used length
 } ein__index;

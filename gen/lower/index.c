@@ -181,7 +181,28 @@ static bool ein__ix_linear(const ein_ctx *ctx, const ein__index *f) {
     return true;
 }
 
-// Sorts the terms, joins equal atoms, drops zeros, reduces by the gcd, adds bounds, interns.
+// Adds its bounds to a form. False when they leave the safe range.
+static bool ein__add_bounds(ein_ctx *ctx, ein__index *f) {
+    int64_t lo, hi;
+    if (!ein__sum_bounds(ctx, f, &lo, &hi)) return false;
+    if (!ein__ix_linear(ctx, f)) {
+        ein__tighten_bounds(ctx, f, &lo, &hi);
+        ein__count_bounds(ctx, f, &lo, &hi);
+    }
+    f->lo = -ein__floordiv(-lo, f->q);
+    f->hi = ein__floordiv(hi, f->q);
+    // What q shares with every coefficient it does not share with c: no value is an integer.
+    int64_t common = f->q;
+    for (uint32_t i = 0; i < f->n && common > 1; i++) common = ein__gcd(f->t[i].k, common);
+    if (common > 1) {
+        f->lo = 1;
+        f->hi = 0;
+    }
+    return true;
+}
+
+// Sorts the terms, joins equal atoms, drops zeros, reduces by the gcd, interns; bounds, which may
+// have to be counted, are found once for each form.
 static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     for (uint32_t i = 1; i < f->n; i++)
         for (uint32_t j = i; j > 0 && f->t[j].atom < f->t[j - 1].atom; j--) {
@@ -207,25 +228,13 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
         f->q /= g;
         for (uint32_t i = 0; i < n; i++) f->t[i].k /= g;
     }
-    int64_t lo, hi;
-    if (!ein__sum_bounds(ctx, f, &lo, &hi)) return ein__ix_overflow(ctx);
-    if (!ein__ix_linear(ctx, f)) {
-        ein__tighten_bounds(ctx, f, &lo, &hi);
-        ein__count_bounds(ctx, f, &lo, &hi);
-    }
-    f->lo = -ein__floordiv(-lo, f->q);
-    f->hi = ein__floordiv(hi, f->q);
-    // What q shares with every coefficient it does not share with c: no value is an integer.
-    int64_t common = f->q;
-    for (uint32_t i = 0; i < n && common > 1; i++) common = ein__gcd(f->t[i].k, common);
-    if (common > 1) {
-        f->lo = 1;
-        f->hi = 0;
-    }
-    // Every byte up to the last term is set, so equal forms are equal records.
+    // Every other byte up to the last term is set, so equal forms are equal records.
     f->unused = 0;
     for (uint32_t i = 0; i < n; i++) f->t[i].unused = 0;
     size_t size = offsetof(ein__index, t) + n * sizeof(ein__term);
+    ein__ix known = {ein__interned(&ctx->indices, f, size)};
+    if (known.i) return known;
+    if (!ein__add_bounds(ctx, f)) return ein__ix_overflow(ctx);
     return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, f, size)};
 }
 
