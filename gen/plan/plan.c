@@ -497,14 +497,25 @@ static bool ein__folded_program(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__own_outputs(ctx, root, nroot) && ein__fold(ctx, root, nroot);
 }
 
+// The folded programs that were planned in one arithmetic, and the least cost without derivation.
+typedef struct ein__folds {
+    ein__val *root[2 * EIN__APARTS];
+    int n;
+    int64_t baseline;
+} ein__folds;
+
 // Plans with convolutions in declared order, and where calls may have either order with these as
 // well, since what derivation takes for granted layouts may not give.
-static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
+static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if ((ctx->nesting && !ctx->nests) || (ctx->apart && !ctx->parts)) return true;
+    for (int i = 0; i < z->n; i++)
+        if (ein__is_same_program(ctx, root, z->root[i], nroot)) return true;
+    z->root[z->n++] = root;
     ctx->channels_last = ctx->rereading = ctx->rereads = false;
     ctx->without = 0;
     ctx->variant = EIN__AS_FOLDED;
@@ -522,7 +533,7 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
 // apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
 // begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
-    int64_t baseline = INT64_MAX;
+    ein__folds folds = {.baseline = INT64_MAX};
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
@@ -531,9 +542,10 @@ static bool ein__plan_math(ein_ctx *ctx) {
         if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
         bool few = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
         if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !few) continue;
-        ok = ein__try_orders(ctx, &baseline);
+        ok = ein__try_orders(ctx, &folds);
     }
     if (!ok) return false;
-    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    int64_t least = folds.baseline;
+    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < least ? least : 0;
     return !ctx->status;
 }

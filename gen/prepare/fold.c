@@ -853,3 +853,22 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
                           ein__val (*rewrite)(ein__pass *, ein__val)) {
     return ein__run_pass_for(ctx, root, nroot, rewrite, NULL);
 }
+
+static ein__val ein__rebuild_same(ein__pass *z, ein__val v) {
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Whether the programs under `p` and `q` are one but for names: of a program that has both, equal
+// definitions are one value.
+static bool ein__is_same_program(ein_ctx *ctx, const ein__val *p, const ein__val *q, int nroot) {
+    ein__val *both = EIN__NEW(&ctx->arena, ein__val, 2 * nroot + 1);
+    memcpy(both, p, (size_t)nroot * sizeof *p);
+    memcpy(both + nroot, q, (size_t)nroot * sizeof *q);
+    bool same = ein__run_pass(ctx, both, 2 * nroot, ein__rebuild_same);
+    for (int k = 0; k < nroot && same; k++) {
+        const ein__value *a = &ctx->value[both[k].i], *b = &ctx->value[both[nroot + k].i];
+        same = a->scope.i == b->scope.i && a->dtype == b->dtype;
+    }
+    return same;
+}
