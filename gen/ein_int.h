@@ -477,8 +477,6 @@ typedef struct ein__norm {
     ein__val also;  // the row operation's own result where it is needed elsewhere, or none
 } ein__norm;
 
-// What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
-// products of sums as sums of products (rule_distribute.c).
 // Dimensions that number two others: as they are, taken apart, those of sums too, what is read at
 // numbers of digits too (apart.c).
 typedef enum {
@@ -488,6 +486,10 @@ typedef enum {
     EIN__APART_NUMBERS,
     EIN__APARTS
 } ein__apartness;
+
+// What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
+// products of fewer terms (rule_linear.c, rule_beside.c, rule_repeats.c), with products of sums as
+// sums of products (rule_distribute.c).
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,

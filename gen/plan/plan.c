@@ -39,8 +39,11 @@ enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
     EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
-    EIN__FEW_STEPS = 40      // in plans of so many all ways are tried: they cost little
+    EIN__FEW_STEPS = 40
 };
+
+// Whether the plan has so few steps that a look at other plans costs little.
+static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
@@ -295,10 +298,9 @@ static bool ein__build_numbers(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
-// Whether a step of the plan only moves what another one stored, or they are so few that a look at
-// the other plans costs little.
+// Whether a step of the plan only moves what another one stored.
 static bool ein__plan_copies(ein_ctx *ctx) {
-    bool any = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         for (int k = 0; k < ctx->plan.step[i].nval; k++)
             any |= ein__copy_of(ctx, ctx->plan.step[i].val[k]) != NULL;
@@ -315,7 +317,7 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     if (!ein__build_rows(ctx, root, nroot, ein__build_loads)) return false;
     bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
                                    ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
-    if (!ctx->numbers || !near || !ein__plan_copies(ctx)) return true;
+    if (!ctx->numbers || !near || !(ein__few_steps(ctx) || ein__plan_copies(ctx))) return true;
     ctx->unended = ctx->plan.unended;
     bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
     ctx->unended = false;
@@ -464,7 +466,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(whole, root, (size_t)nroot * sizeof *root);
     // What is left out may have been shared; of large programs nobody asks that.
     if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
-    ctx->entire = less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    ctx->entire = less && ein__few_steps(ctx);
     if (ctx->entire &&
         !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
@@ -540,8 +542,8 @@ static bool ein__plan_math(ein_ctx *ctx) {
         ctx->apart = (ein__apartness)(way % EIN__APARTS);
         ctx->nesting = way / EIN__APARTS;
         if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
-        bool few = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
-        if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !few) continue;
+        if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !ein__few_steps(ctx))
+            continue;
         ok = ein__try_orders(ctx, &folds);
     }
     if (!ok) return false;
