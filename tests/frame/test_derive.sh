@@ -60,7 +60,7 @@ fault 'a map merged in spite of its padding' prepare/fold.c \
 fault 'a factor that lost its sign on the way to the weights' prepare/fold.c \
     's/\*term = left ? a : ein__ex_unary(ctx, EIN__NEG, a);/*term = a;/'
 fault 'weights made at load for one place alone' prepare/fold.c \
-    's/map\[i\] = ein__ix_iter(ctx, t\.nt, s->n\[i\]);/(void)i;/'
+    's/map\[i\] = ein__ix_iter(ctx, t->nt, s->n\[i\]);/(void)i;/'
 fault 'a batch of members all in one place' derive/merge_joint.c \
     's/n), -i), 1);/n), 0), 1);/'
 fault 'a result that overlaps the interior' derive/rule_parts.c \
