@@ -498,6 +498,17 @@ typedef enum {
     EIN__VARIANTS
 } ein__variant;
 
+// What a plan is derived from, and how. Plans are tried with several; what is explained, proved or
+// measured later is derived as the plan was that was taken.
+typedef struct ein__approach {
+    bool rereading;        // what reads a result in another order may read its source
+    uint32_t without;      // bits of rules of search by which nothing may be chosen
+    bool nesting;          // concatenations begin with others (nest.c)
+    ein__apartness apart;  // whether dimensions are taken apart
+    bool entire;           // what nothing reads is computed too, as others may share it
+    ein__variant variant;  // what is derived
+} ein__approach;
+
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
@@ -518,14 +529,9 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
-    bool rereading;        // derived with ein_ctx.rereading
-    uint32_t without;      // ... and ein_ctx.without
-    bool nesting;          // ... ein_ctx.nesting
-    ein__apartness apart;  // ... ein_ctx.apart
-    bool numbering;        // ... ein_ctx.numbering
-    bool unended;          // ... ein_ctx.unended
-    bool entire;           // ... ein_ctx.entire
-    ein__variant variant;  // ... ein_ctx.variant
+    ein__approach approach;
+    bool numbering;  // made with ein_ctx.numbering
+    bool unended;    // ... with ein_ctx.unended
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -648,17 +654,12 @@ struct ein_ctx {
         ein__val v;
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
-    bool rereading;    // derivation takes what reads a result in another order to read its source
-    bool rereads;      // there are such definitions
-    uint32_t without;  // bits of rules of search by which nothing may be chosen
-    bool nesting;      // concatenations begin with others (nest.c)
-    bool nests;        // there are such
-    ein__apartness apart;  // whether dimensions are taken apart
-    bool parts;            // there are such
-    bool numbering;        // what is read at numbers of digits is taken apart for its kernel
-    bool numbers;          // there is such
-    bool entire;           // what nothing reads is computed too, as others may share it
-    ein__variant variant;  // what is derived
+    ein__approach approach;  // that is tried, or that the plan has
+    bool rereads;            // there are definitions that its `rereading` takes ...
+    bool nests;              // ... concatenations that `nesting` ...
+    bool parts;              // ... and dimensions that `apart` does
+    bool numbering;          // what is read at numbers of digits is taken apart for its kernel
+    bool numbers;            // there is such
     ein_stats stats;
 };
 

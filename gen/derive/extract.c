@@ -107,7 +107,7 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (ein__is_reread(z, s)) {
         ctx->rereads = true;
-        if (ctx->rereading) return last ? ein__kernel_cost(ctx, map) : 0;
+        if (ctx->approach.rereading) return last ? ein__kernel_cost(ctx, map) : 0;
     }
     if (d->step_ps && !last) return d->step_ps - 1;
     int64_t ps;
@@ -139,7 +139,7 @@ static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
 
 // Whether a plan may have the definition: none that a rule made which the plan is to do without.
 static bool ein__may_choose(const ein__deriver *z, const ein__def *d) {
-    return d->by < 0 || !(z->ctx->without >> d->by & 1);
+    return d->by < 0 || !(z->ctx->approach.without >> d->by & 1);
 }
 
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.

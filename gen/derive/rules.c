@@ -173,10 +173,10 @@ EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status && ein__widen_factors(ctx, root, nroot);
-    if (ctx->apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->apart);
+    if (ctx->approach.apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->approach.apart);
     if (ok && ein__rule_on(ctx, EIN__RULE_INLINE))
         ok = ein__run_pass(ctx, root, nroot, ein__rebuild_pieces);
-    if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
+    if (ctx->approach.nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
     for (int r = 0; r < EIN__NRULES && ok; r++)
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);

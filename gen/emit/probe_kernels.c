@@ -29,10 +29,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->rank = 0;
     ctx->quiet = false;
     ctx->plan = chosen;
-    ctx->rereading = chosen.rereading;
-    ctx->without = chosen.without;
-    ctx->nesting = chosen.nesting;
-    ctx->apart = chosen.apart;
+    ctx->approach = chosen.approach;
     ein__forget_costs(ctx);
     return ok;
 }

@@ -74,20 +74,20 @@ static void ein__number_classes(ein__deriver *z) {
 // which is not the cheapest one where the plan is cheaper as a whole without a rule.
 static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
-    uint32_t without = z->ctx->without;
+    uint32_t without = z->ctx->approach.without;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
     *chosen = ein__best_def(z, z->problem);
     if (without && !z->ctx->status) {
-        z->ctx->without = 0;
+        z->ctx->approach.without = 0;
         arrsetlen(z->cost, 0);
         arrsetlen(z->best, 0);
         ein__class_cost(z, z->problem);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
-    z->ctx->without = without;
+    z->ctx->approach.without = without;
     return list;
 }
 

@@ -103,8 +103,8 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
                                  &ps, &split);
     bool load = ctx->value[d->cls.i].weight_only;
     ein__basis t;
-    const char *name = ctx->rereading && ein__is_reread(x->z, s) ? "read in its source"
-                       : ein__match_basis(ctx, s, &t)            ? "transform kernel"
+    const char *name = ctx->approach.rereading && ein__is_reread(x->z, s) ? "read in its source"
+                       : ein__match_basis(ctx, s, &t)                     ? "transform kernel"
                        : split.parts > 1        ? "tiled product kernel, terms in parts"
                        : kind == EIN__K_PRODUCT ? ein__tiled_name(ctx, s, dense)
                        : s->ns                  ? "reduction kernel"

@@ -130,10 +130,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
             ok = ein__try_without_calls(ctx, (ein_math)m, libs, &tried[m]);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
-    ctx->rereading = ctx->plan.rereading;
-    ctx->without = ctx->plan.without;
-    ctx->nesting = ctx->plan.nesting;
-    ctx->apart = ctx->plan.apart;
+    ctx->approach = ctx->plan.approach;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -153,17 +150,17 @@ static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any
     *any = ctx->parts = false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !*any; k++) {
         memcpy(other, root, (size_t)nroot * sizeof *root);
-        ctx->variant = (ein__variant)k;
+        ctx->approach.variant = (ein__variant)k;
         if (!ein__make_variant(ctx, other, nroot, any)) return false;
     }
     bool ok = true;
     for (int k = EIN__APART; k < EIN__APARTS && ok && !*any; k++) {
         if (!ein__rule_on(ctx, EIN__RULE_APART)) continue;
-        ctx->apart = (ein__apartness)k;
+        ctx->approach.apart = (ein__apartness)k;
         ok = ein__folded_program(ctx, other, nroot);
         *any |= ctx->parts;
     }
-    ctx->apart = EIN__NUMBERED;
+    ctx->approach.apart = EIN__NUMBERED;
     return ok;
 }
 
@@ -180,7 +177,7 @@ EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
         any |= less;
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
-    if (!ctx->plan.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
-    ctx->variant = ctx->plan.variant;
+    if (!ctx->plan.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
+    ctx->approach.variant = ctx->plan.approach.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }

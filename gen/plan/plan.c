@@ -49,8 +49,8 @@ static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
     int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
-    if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
-    if (ctx->without) than -= than / EIN__WITHOUT_GAIN;
+    if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
+    if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
     return ps <= best->baseline_ps && ps < than;
 }
 
@@ -333,12 +333,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
     ctx->plan.merging = merging;
-    ctx->plan.rereading = ctx->rereading;
-    ctx->plan.without = ctx->without;
-    ctx->plan.nesting = ctx->nesting;
-    ctx->plan.apart = ctx->apart;
-    ctx->plan.variant = ctx->variant;
-    ctx->plan.entire = ctx->entire;
+    ctx->plan.approach = ctx->approach;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -369,10 +364,10 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
 static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->rereading = true;
+    ctx->approach.rereading = true;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
-    ctx->rereading = false;
+    ctx->approach.rereading = false;
     ein__forget_choices(ctx);
     return ok;
 }
@@ -392,11 +387,11 @@ static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
 static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->without = 1u << r;
+    ctx->approach.without = 1u << r;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    ctx->without = 0;
+    ctx->approach.without = 0;
     ein__forget_choices(ctx);
     return ok;
 }
@@ -415,10 +410,10 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// The program under `root` as ctx->variant has it; whether that is another one.
+// The program under `root` as ctx->approach.variant has it; whether that is another one.
 static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
     *changed = false;
-    switch (ctx->variant) {
+    switch (ctx->approach.variant) {
     case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
     case EIN__FEWER_TERMS: return ein__multiply_less(ctx, root, nroot, changed);
     case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
@@ -458,29 +453,28 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
-    ctx->plan.nesting = ctx->nesting;
-    ctx->plan.apart = ctx->apart;
+    ctx->plan.approach = ctx->approach;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
     // What is left out may have been shared; of large programs nobody asks that.
     if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
-    ctx->entire = less && ein__few_steps(ctx);
-    if (ctx->entire &&
+    ctx->approach.entire = less && ein__few_steps(ctx);
+    if (ctx->approach.entire &&
         !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
-    ctx->entire = false;
+    ctx->approach.entire = false;
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
         bool changed;
         ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
         memcpy(other, blocked, (size_t)nroot * sizeof *root);
-        ctx->variant = (ein__variant)k;
+        ctx->approach.variant = (ein__variant)k;
         ok = ein__make_variant(ctx, other, nroot, &changed);
         if (ok && changed) ok = ein__try_derived(ctx, other, nroot);
-        ctx->variant = EIN__AS_FOLDED;
+        ctx->approach.variant = EIN__AS_FOLDED;
     }
     return ok;
 }
@@ -514,14 +508,13 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
     if (!ein__folded_program(ctx, root, nroot)) return false;
-    if ((ctx->nesting && !ctx->nests) || (ctx->apart && !ctx->parts)) return true;
+    if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
     for (int i = 0; i < z->n; i++)
         if (ein__is_same_program(ctx, root, z->root[i], nroot)) return true;
     z->root[z->n++] = root;
-    ctx->channels_last = ctx->rereading = ctx->rereads = false;
-    ctx->without = 0;
-    ctx->variant = EIN__AS_FOLDED;
-    if (ctx->nesting || ctx->apart) ein__forget_costs(ctx);
+    ctx->approach = (ein__approach){.nesting = ctx->approach.nesting, .apart = ctx->approach.apart};
+    ctx->channels_last = ctx->rereads = false;
+    if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
@@ -539,10 +532,11 @@ static bool ein__plan_math(ein_ctx *ctx) {
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
-        ctx->apart = (ein__apartness)(way % EIN__APARTS);
-        ctx->nesting = way / EIN__APARTS;
-        if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
-        if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !ein__few_steps(ctx))
+        ctx->approach.apart = (ein__apartness)(way % EIN__APARTS);
+        ctx->approach.nesting = way / EIN__APARTS;
+        if ((ctx->approach.apart && !part) || (ctx->approach.nesting && !nest)) continue;
+        if (ctx->approach.apart == EIN__APART_NUMBERS && !ctx->plan.numbering &&
+            !ein__few_steps(ctx))
             continue;
         ok = ein__try_orders(ctx, &folds);
     }
