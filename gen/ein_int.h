@@ -17,6 +17,7 @@
 #define EIN__FN static
 #endif
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define EIN__COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 #define EIN__MAX_RANK 10     // dimensions of a tensor
 #define EIN__MAX_ITERS 16    // traversal and reduction iterators of one scope

@@ -49,7 +49,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""},
         {"large", ein__large_list(z)}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 19);
+    ein__tmpl_put(out, ein__tmpl_create, create, EIN__COUNT(create));
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -58,11 +58,11 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
                       {"branches", branches},
                       {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"},
                       {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_run, run, 6);
+    ein__tmpl_put(out, ein__tmpl_run, run, EIN__COUNT(run));
     ein__put_section(out, "destroy");
     ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
                           {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
-    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 6);
+    ein__tmpl_put(out, ein__tmpl_destroy, destroy, EIN__COUNT(destroy));
     ein__put_section(out, "info");
     ein__put_info(z, out);
 }
@@ -75,7 +75,7 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
                        {"gemm", gemm ? "1" : "0"},
                        {"steps", steps ? "1" : "0"},
                        {"launches", launches ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_calls, keys, 5);
+    ein__tmpl_put(out, ein__tmpl_calls, keys, EIN__COUNT(keys));
 }
 
 // Which stream and workspace steps use.
@@ -93,11 +93,11 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
         {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", aside ? "1" : "0"}};
     if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_libraries, calls, 4);
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, EIN__COUNT(calls));
     }
     if (ctx->plan.branches > 1) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_branch, branch, 3);
+        ein__tmpl_put(out, ein__tmpl_branch, branch, EIN__COUNT(branch));
     }
 }
 
@@ -147,7 +147,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"early", z->early ? "1" : ""},
                         {"large", z->large.n ? "1" : ""},
                         {"grouped", z->group_bytes ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 12);
+    ein__tmpl_put(out, ein__tmpl_state, state, EIN__COUNT(state));
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true,
                           z->first_kernel || z->nhwc);
@@ -174,7 +174,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                          {"more", large ? ", int shared" : ""},
                          {"bytes", large ? "shared_of(m, shared)" : "0"}};
     ein__put(out, "\n");
-    ein__tmpl_put(out, ein__tmpl_launch, launch, 5);
+    ein__tmpl_put(out, ein__tmpl_launch, launch, EIN__COUNT(launch));
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {

@@ -230,7 +230,7 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
             {"loadB", load_b.s},
             {"inside", inside},
             {"store", store.s}};
-        ein__kfinish(g, step->out, hint, ein__tmpl_band, keys, 17, out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_band, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load_a);

@@ -331,7 +331,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
         l->threads = threads;
-        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 12, out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);

@@ -65,10 +65,10 @@ EIN__FN void ein__emit_conv_types(ein_ctx *ctx, ein__buf *out, const ein__conv_t
                        {"nhwc", f->nhwc ? "1" : ""},
                        {"copied", f->nhwc && !f->probe ? "1" : ""}};
     if (f->engines) {
-        ein__tmpl_put(out, ein__tmpl_engine_types, engine, 1);
+        ein__tmpl_put(out, ein__tmpl_engine_types, engine, EIN__COUNT(engine));
         ein__put(out, "\n");
     }
-    ein__tmpl_put(out, ein__tmpl_conv_types, keys, 7);
+    ein__tmpl_put(out, ein__tmpl_conv_types, keys, EIN__COUNT(keys));
 }
 
 // Calls by the graph API.
@@ -84,7 +84,7 @@ static void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const ein__conv_text *
                        {"pinned", f->probe ? "" : "1"},
                        {"nhwc", f->nhwc ? "1" : ""},
                        {"steps", f->probe ? "" : "1"}};
-    ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
+    ein__tmpl_put(out, ein__tmpl_engine, keys, EIN__COUNT(keys));
     ein__put(out, "\n");
 }
 
@@ -127,8 +127,8 @@ EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f
                        {"wrapped", pinned || copied ? "1" : ""}};
     if (f->engines) ein__emit_engine(ctx, out, f);
     if (copied) {
-        ein__tmpl_put(out, ein__tmpl_conv_order, order, 3);
+        ein__tmpl_put(out, ein__tmpl_conv_order, order, EIN__COUNT(order));
         ein__put(out, "\n");
     }
-    ein__tmpl_put(out, ein__tmpl_conv, keys, 20);
+    ein__tmpl_put(out, ein__tmpl_conv, keys, EIN__COUNT(keys));
 }

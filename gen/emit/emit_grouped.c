@@ -76,7 +76,7 @@ static const char *ein__group_rows(ein__emitter *z, int members) {
 EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out, int members, int64_t problems) {
     ein__key keys[] = {{"members", ein__namef(ctx, "%d", members)},
                        {"problems", ein__namef(ctx, "%lld", (long long)problems)}};
-    ein__tmpl_put(out, ein__tmpl_grouped_types, keys, 2);
+    ein__tmpl_put(out, ein__tmpl_grouped_types, keys, EIN__COUNT(keys));
 }
 
 EIN__FN void ein__emit_group_member(ein__buf *out) {
@@ -99,5 +99,5 @@ EIN__FN void ein__emit_grouped(ein__emitter *z, ein__buf *out, const char *model
         {"steps", "1"}};
     ein__put_group_sizes(z, out);
     ein__emit_group_member(out);
-    ein__tmpl_put(out, ein__tmpl_grouped, keys, 8);
+    ein__tmpl_put(out, ein__tmpl_grouped, keys, EIN__COUNT(keys));
 }

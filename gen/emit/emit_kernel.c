@@ -177,7 +177,7 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
                            {"threads", ein__knumber(&g, threads)},
                            {"index", index.s},
                            {"body", body.s}};
-        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 7, out, launch);
+        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, EIN__COUNT(keys), out, launch);
     }
     ein__buf_free(&index);
     ein__buf_free(&body);
@@ -261,25 +261,28 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"taps", ein__need_text(needs, EIN__NEED_TAPS)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 7);
-    ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
-    ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads,
+                    EIN__COUNT(loads));
+    ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, EIN__COUNT(row));
+    ein__put_helper(out, plain, ein__tmpl_tiles, tile, EIN__COUNT(tile));
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
-                    tail, 2);
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
+                    tail, EIN__COUNT(tail));
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, EIN__COUNT(mma));
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
-    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
-    ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
+    ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four,
+                    EIN__COUNT(four));
     ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
-                    bfloat, 3);
-    ein__put_helper(out, attends, ein__tmpl_attend, attend, 3);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
+                    bfloat, EIN__COUNT(bfloat));
+    ein__put_helper(out, attends, ein__tmpl_attend, attend, EIN__COUNT(attend));
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score,
+                    EIN__COUNT(score));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
-                    spread, 2);
+                    spread, EIN__COUNT(spread));
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
-                    ein__tmpl_half8, eight, 4);
+                    ein__tmpl_half8, eight, EIN__COUNT(eight));
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         const char *warp = ein__need_text(needs, (ein__need)(EIN__NEED_WARP + r)),
                    *column = ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r));
@@ -288,7 +291,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                            {"warp", warp},
                            {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))},
                            {"column", column}};
-        ein__put_helper(out, *warp || *column, ein__tmpl_warp, keys, 5);
+        ein__put_helper(out, *warp || *column, ein__tmpl_warp, keys, EIN__COUNT(keys));
     }
     for (int n = 2; n <= EIN__SUMS; n++) {
         bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),
@@ -299,6 +302,6 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                            {"add", ein__kcombine_sums(&g, n, EIN__R_SUM, "v", "part[j]")},
                            {"all", n > 2 ? "all" : "both"},
                            {"block", block ? "1" : ""}};
-        ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, 6);
+        ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, EIN__COUNT(keys));
     }
 }

@@ -191,7 +191,7 @@ static bool ein__klast_put(ein__kgen *g, ein__kred *r, ein__klast_strip *z, cons
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
         l->threads = threads;
-        ein__kfinish(g, r->out, hint, ein__tmpl_window_last, keys, 12, out, l);
+        ein__kfinish(g, r->out, hint, ein__tmpl_window_last, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&taps);

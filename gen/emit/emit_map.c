@@ -511,7 +511,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
         l->threads = threads;
-        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 9, out, l);
+        ein__kfinish(g, v, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
         ein__buf_free(&index);
     }
     ein__kscan_free(&scan);

@@ -46,7 +46,7 @@ EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool typed,
 // Types of such a call and of its sizes.
 EIN__FN void ein__emit_matmul_types(ein__buf *out, bool typed, bool pins) {
     ein__key keys[] = {{"pins", pins ? "1" : ""}, {"typed", typed ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_matmul_types, keys, 2);
+    ein__tmpl_put(out, ein__tmpl_matmul_types, keys, EIN__COUNT(keys));
 }
 
 // For the summary.
@@ -63,7 +63,7 @@ EIN__FN void ein__emit_gemm(ein__buf *out, const char *model, bool typed, bool t
                        {"tf32", tf32 ? "1" : ""},
                        {"scalar", typed ? "void" : "float"},
                        {"steps", steps ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_gemm, keys, 5);
+    ein__tmpl_put(out, ein__tmpl_gemm, keys, EIN__COUNT(keys));
 }
 
 // The functions that make the calls, for program or probe `model`. `typed`: rows tell types.
@@ -78,5 +78,5 @@ EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limi
                        {"limit", limit},
                        {"pins", pins ? "1" : "0"},
                        {"steps", steps ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
+    ein__tmpl_put(out, ein__tmpl_matmul, keys, EIN__COUNT(keys));
 }

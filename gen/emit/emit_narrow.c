@@ -158,7 +158,7 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
                            {"body", body.s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 9, out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);

@@ -10,7 +10,7 @@ EIN__FN void ein__emit_interface(ein_ctx *ctx, ein__buf *out) {
                        {"MODEL", ein__symbol_upper(ctx)},
                        {"arena", ein__namef(ctx, "%lldull", (long long)ctx->plan.arena_bytes)},
                        {"weights", ein__namef(ctx, "%lldull", (long long)blob)}};
-    ein__tmpl_put(out, ein__tmpl_interface, keys, 4);
+    ein__tmpl_put(out, ein__tmpl_interface, keys, EIN__COUNT(keys));
 }
 
 static void ein__put_section(ein__buf *out, const char *title) {

@@ -97,7 +97,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
                        {"body", loops.s},
                        {"kind", ein__kfunction(g, block)},
                        {"alone", ein__kalone(g)}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     ein__buf_free(&loops);
     return true;
 }
@@ -120,7 +120,7 @@ static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, i
                        {"after", r->post.s},
                        {"store", r->store.s},
                        {"warp", ein__kwarp_id(g, warps)}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, 14, out, l);
+    ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, EIN__COUNT(keys), out, l);
 }
 
 // Blocks of threads that share the terms of one output, or of 32 neighbours; `parts` of them.

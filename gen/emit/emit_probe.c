@@ -468,7 +468,7 @@ static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
     }
     ein__put(&list, "};\n");
     ein__key types[] = {{"operands", ein__number_text(z->ctx, most)}, {"list", list.s}};
-    ein__tmpl_put(out, ein__tmpl_probe_types, types, 2);
+    ein__tmpl_put(out, ein__tmpl_probe_types, types, EIN__COUNT(types));
     ein__buf_free(&list);
 }
 
@@ -524,7 +524,7 @@ static void ein__put_probe_groups(ein__prober *z, ein__buf *out) {
     }
     ein__putf(&rows, "%s};\n", calls.s);
     ein__key keys[] = {{"typed", z->typed ? "1" : ""}, {"tables", rows.s}};
-    ein__tmpl_put(out, ein__tmpl_probe_grouped, keys, 2);
+    ein__tmpl_put(out, ein__tmpl_probe_grouped, keys, EIN__COUNT(keys));
     ein__put(out, "\n");
     ein__buf_free(&rows);
     ein__buf_free(&calls);
@@ -568,7 +568,7 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                         {"groups", ein__number_text(ctx, z->groups)},
                         {"spatial", ein__number_text(ctx, z->spatial)},
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, EIN__COUNT(state));
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false, false);
     if (z->convs) {
@@ -601,7 +601,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein__put_section(out, "measuring");
     if (z->convs) {
         ein__key engine[] = {{"settings", ein__number_text(ctx, EIN__SETTINGS)}};
-        ein__tmpl_put(out, ein__tmpl_probe_engine, engine, 1);
+        ein__tmpl_put(out, ein__tmpl_probe_engine, engine, EIN__COUNT(engine));
         ein__put(out, "\n");
     }
     const ein__gpu *g = ein__gpu_of(ctx);
@@ -614,7 +614,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                         {"kernels", kernels},
                         {"calls", ein__number_text(ctx, z->convs + z->gemms + z->groups)},
                         {"codegen", ein__number_text(ctx, EIN_CODEGEN)}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 9);
+    ein__tmpl_put(out, ein__tmpl_probe, probe, EIN__COUNT(probe));
 }
 
 // Of the calls and kernels left those of this part: calls are the first one's.

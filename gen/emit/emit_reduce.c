@@ -65,7 +65,7 @@ static bool ein__kred_threads(ein__kgen *g, ein__kred *r, int64_t threads, const
                        {"kind", ein__kfunction(g, block)},
                        {"alone", ein__kalone(g)}};
     l->threads = threads;
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     return true;
 }
 

@@ -46,7 +46,7 @@ static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *ou
                            {"bound", ein__namef(ctx, "%d", block)},
                            {"thread", ein__kthread_id(&g, block)},
                            {"parts", calls.s}};
-        ein__kfinish(&g, step->out, "siblings", ein__tmpl_siblings, keys, 5, out, l);
+        ein__kfinish(&g, step->out, "siblings", ein__tmpl_siblings, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&calls);
     ein__kgen_free(&g);

@@ -84,6 +84,6 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
          g.also.i ? ein__namef(ctx, "%lldu", (long long)(vectors ? count / whole : count)) : ""},
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
     *l = all;
-    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
+    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, EIN__COUNT(keys), out, l);
     ein__kgen_free(&g);
 }

@@ -254,7 +254,7 @@ static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
                        {"conv", conv ? "1" : "0"},
                        {"gemm", gemm ? "1" : "0"},
                        {"errors", ctx->desc.inspect ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_test_base, keys, 7);
+    ein__tmpl_put(out, ein__tmpl_test_base, keys, EIN__COUNT(keys));
 }
 
 static void ein__tfree(ein__tester *z) {
@@ -321,13 +321,13 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
             ein__tmpl_put(out, ein__tmpl_test_errors, NULL, 0);
             ein__put(out, "\n");
         }
-        ein__tmpl_put(out, ein__tmpl_test_check, errors, 1);
+        ein__tmpl_put(out, ein__tmpl_test_check, errors, EIN__COUNT(errors));
         ein__put_section(out, "figures");
         ein__tmpl_put(out, ein__tmpl_test_bench, NULL, 0);
         ein__put_section(out, "times of steps");
         ein__tmpl_put(out, ein__tmpl_test_steps, NULL, 0);
         ein__put_section(out, "the program");
-        ein__tmpl_put(out, ein__tmpl_test_main, errors, 1);
+        ein__tmpl_put(out, ein__tmpl_test_main, errors, EIN__COUNT(errors));
         ein__put(out,
                  "\n}  // namespace einnet_test\n\n"
                  "int main(int argc, char **argv) { return einnet_test::run(argc, argv); }\n");

@@ -229,7 +229,7 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
             {"kind", ein__kfunction(g, block)},
             {"alone", ein__kalone(g)}};
         l->threads = threads;
-        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 12, out, l);
+        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);
