@@ -315,24 +315,13 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     bool ok = ein__ktile_transform(g, &z, &transform, l);
     ein__ktile_store(g, step, &z, &store);
     int64_t threads = ein__kcount_slots(g, z.t, z.nt);
-    int block = ein__kblock(threads);
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"tile", ein__ktile_array(g, &z)},
-                           {"load", load.s},
-                           {"transform", transform.s},
-                           {"store", store.s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        l->threads = threads;
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"tile", ein__ktile_array(g, &z)},
+                       {"load", load.s},
+                       {"transform", transform.s},
+                       {"store", store.s}};
+    if (ok && !g->overflow && ein__kthreads(g, threads, index.s, keys, l))
         ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, EIN__COUNT(keys), out, l);
-    }
     ein__buf_free(&index);
     ein__buf_free(&load);
     ein__buf_free(&transform);

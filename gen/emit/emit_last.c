@@ -173,26 +173,15 @@ static bool ein__klast_put(ein__kgen *g, ein__kred *r, ein__klast_strip *z, cons
     g->slot[col->t] = keep;
     ein__klast_taps(g, r, z, &taps);
     ein__klast_store(g, r, z, step, &column);
-    int block = ein__kblock(threads);
     bool zero = r->reduce == EIN__R_SUM;
     bool ok = !g->too_wide && !g->scattered && (threads <= INT32_MAX || g->wide);
     ein__put(&index, g->code[0].s);
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"columns", ein__namef(g->ctx, "%d", z->columns)},
-                           {"begin", zero ? "" : ein__kidentity(g, r->reduce)},
-                           {"taps", taps.s},
-                           {"column", column.s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        l->threads = threads;
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"columns", ein__namef(g->ctx, "%d", z->columns)},
+                       {"begin", zero ? "" : ein__kidentity(g, r->reduce)},
+                       {"taps", taps.s},
+                       {"column", column.s}};
+    if (ok && !g->overflow && ein__kthreads(g, threads, index.s, keys, l))
         ein__kfinish(g, r->out, hint, ein__tmpl_window_last, keys, EIN__COUNT(keys), out, l);
-    }
     ein__buf_free(&index);
     ein__buf_free(&taps);
     ein__buf_free(&column);

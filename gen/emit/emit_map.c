@@ -419,6 +419,24 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
     return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
 }
 
+enum { EIN__THREAD_KEYS = 8 };
+
+// Launches `threads` threads, each of which works by itself on what `index` tells it, and fills the
+// first keys of their kernel's template, of which two are ein__kfinish's; its own ones follow.
+// False: there are too many threads for a grid.
+static bool ein__kthreads(ein__kgen *g, int64_t threads, const char *index,
+                          ein__key keys[EIN__THREAD_KEYS], ein__launch *l) {
+    int block = ein__kblock(threads);
+    l->threads = threads;
+    keys[2] = (ein__key){"thread", ein__kthread_id(g, block)};
+    keys[3] = (ein__key){"number", ein__kunsigned(g)};
+    keys[4] = (ein__key){"threads", ein__knumber(g, threads)};
+    keys[5] = (ein__key){"index", index};
+    keys[6] = (ein__key){"kind", ein__kfunction(g, block)};
+    keys[7] = (ein__key){"alone", ein__kalone(g)};
+    return ein__kgrid(g->ctx, l, ein__ceil(threads, block), block);
+}
+
 // Whether `vec` elements along slot `v` lie together, as a vector.
 static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
                               const ein__kscan *s) {
@@ -495,23 +513,14 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
         ok = !g->scattered && !g->too_wide;
     }
     int64_t threads = ein__kcount_slots(g, order, n) / g->vec;
-    int block = ein__kblock(threads);
     if (threads > INT32_MAX && !g->wide) ok = false;
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+    if (ok && !g->overflow) {
         ein__buf index = {0};
         ein__put(&index, "");
         ein__kdecompose(g, &index, order, n, scan.used, "id");
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"body", g->code[0].s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        l->threads = threads;
-        ein__kfinish(g, v, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
+        ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", g->code[0].s}};
+        if (ein__kthreads(g, threads, index.s, keys, l))
+            ein__kfinish(g, v, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
         ein__buf_free(&index);
     }
     ein__kscan_free(&scan);

@@ -143,22 +143,14 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
     bool ok = f->planes ? ein__knarrow_planes(g, step, f, scan, &rest)
                         : ein__knarrow_places(g, step, f, order, n, &rest);
     int64_t threads = ein__kcount_slots(g, threads_of, nthread) / 4;
-    int block = ein__kblock(threads);
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+    if (ok && !g->overflow) {
         ein__put(&index, "");
         ein__kdecompose(g, &index, threads_of, nthread, scan->used, "id");
         ein__putf(&body, "%s%s%s", g->code[0].s, load.s, rest.s);
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"body", body.s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
+        ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", body.s}};
+        if (ein__kthreads(g, threads, index.s, keys, l))
+            ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);

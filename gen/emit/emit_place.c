@@ -80,24 +80,15 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     if (g->vec > 1) return false;
     ein__kplaces_parts(g, z, step, true);
     if (g->too_wide || (r->outputs > INT32_MAX && !g->wide)) return false;
-    int block = ein__kblock(r->outputs);
-    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + block - 1) / block, block)) return true;
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__putf(&loops, "%s best = %s;\n", z->pair, z->none);
     ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"thread", ein__kthread_id(g, block)},
-                       {"number", ein__kunsigned(g)},
-                       {"threads", ein__knumber(g, r->outputs)},
-                       {"index", r->index.s},
-                       {"body", loops.s},
-                       {"kind", ein__kfunction(g, block)},
-                       {"alone", ein__kalone(g)}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", loops.s}};
+    if (!g->overflow && ein__kthreads(g, r->outputs, r->index.s, keys, l))
+        ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     ein__buf_free(&loops);
     return true;
 }

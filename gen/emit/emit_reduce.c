@@ -53,19 +53,9 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
 static bool ein__kred_threads(ein__kgen *g, ein__kred *r, int64_t threads, const char *loops,
                               const char *hint, ein__buf *out, ein__launch *l) {
     if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
-    int block = ein__kblock(threads);
-    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
-    ein__key keys[] = {{0},
-                       {0},
-                       {"thread", ein__kthread_id(g, block)},
-                       {"number", ein__kunsigned(g)},
-                       {"threads", ein__knumber(g, threads)},
-                       {"index", r->index.s},
-                       {"body", loops},
-                       {"kind", ein__kfunction(g, block)},
-                       {"alone", ein__kalone(g)}};
-    l->threads = threads;
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", loops}};
+    if (!g->overflow && ein__kthreads(g, threads, r->index.s, keys, l))
+        ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     return true;
 }
 

@@ -212,25 +212,14 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     ein__kwindow_row(g, r, t, &rows);
     int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
     int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
-    int block = ein__kblock(threads);
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    if (ok && !g->overflow && ein__kgrid(c, l, (threads + block - 1) / block, block)) {
-        ein__key keys[] = {
-            {0},
-            {0},
-            {"thread", ein__kthread_id(g, block)},
-            {"number", ein__kunsigned(g)},
-            {"threads", ein__knumber(g, threads)},
-            {"index", index.s},
-            {"tile", ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns)},
-            {"load", load.s},
-            {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
-            {"row", rows.s},
-            {"kind", ein__kfunction(g, block)},
-            {"alone", ein__kalone(g)}};
-        l->threads = threads;
+    const char *tile = ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns);
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"tile", tile},
+                       {"load", load.s},
+                       {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
+                       {"row", rows.s}};
+    if (ok && !g->overflow && ein__kthreads(g, threads, index.s, keys, l))
         ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, EIN__COUNT(keys), out, l);
-    }
     ein__buf_free(&index);
     ein__buf_free(&load);
     ein__buf_free(&rows);
