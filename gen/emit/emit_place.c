@@ -93,88 +93,51 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     return true;
 }
 
-// A warp for each output.
-static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, int warps, int vec,
-                             const char *hint, ein__buf *out, ein__launch *l) {
-    ein__kred *r = &z->r;
-    ein__key keys[] = {{0},
-                       {0},
-                       {"number", ein__kunsigned(g)},
-                       {"outputs", ein__knumber(g, r->outputs)},
-                       {"block", ein__namef(g->ctx, "%d", 32 * warps)},
-                       {"index", r->index.s},
-                       {"before", g->code[0].s},
-                       {"pair", z->pair},
-                       {"none", z->none},
-                       {"count", ein__knumber(g, r->count / vec)},
-                       {"terms", terms},
-                       {"after", r->post.s},
-                       {"store", r->store.s},
-                       {"warp", ein__kwarp_id(g, warps)}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, EIN__COUNT(keys), out, l);
-}
-
-// Blocks of threads that share the terms of one output, or of 32 neighbours; `parts` of them.
-static void ein__kplace_block(ein__kgen *g, ein__kplaces *z, const char *terms, bool column,
-                              int parts, int vec, const char *hint, ein__buf *out, ein__launch *l) {
-    ein__kred *r = &z->r;
-    const char *number = ein__namef(g->ctx, "%d", parts),
-               *x = column ? "threadIdx.y" : "threadIdx.x";
-    bool several = parts > 1;
-    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[] = {
-        {0},
-        {0},
-        {"number", ein__kunsigned(g)},
-        {"outputs", column ? ein__knumber(g, r->outputs)
-                           : ein__namef(g->ctx, "%lld", (long long)(r->outputs * parts))},
-        {"index", r->index.s},
-        {"before", g->code[0].s},
-        {"pair", z->pair},
-        {"none", z->none},
-        {"count", ein__knumber(g, r->count / vec)},
-        {"terms", terms},
-        {"after", r->post.s},
-        {"store", r->store.s},
-        {"block",
-         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
-        {"start",
-         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
-        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
-        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""}};
-    ein__kfinish(g, r->out, hint, column ? ein__tmpl_place_column : ein__tmpl_place_block, keys, 16,
-                 out, l);
-}
-
+// A warp for each output, or blocks of threads that share the terms of one or of 32 neighbours.
 static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
                                const ein__step *step, const char *hint, ein__buf *out,
                                ein__launch *l) {
+    static const char *const *const lines[] = {[EIN__SHARE_WARP] = ein__tmpl_place_warp,
+                                               [EIN__SHARE_BLOCK] = ein__tmpl_place_block,
+                                               [EIN__SHARE_COLUMN] = ein__tmpl_place_column};
     ein__kred *r = &z->r;
-    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
-    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
-    bool column = how == EIN__SHARE_COLUMN;
-    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
-        parts = 1;
-    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
+    int vec = g->vec, parts = ein__kshare_parts(g, r, step, &how);
+    bool warp = how == EIN__SHARE_WARP, column = how == EIN__SHARE_COLUMN;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
-    int last = g->vec_slot, warps = r->outputs >= 4096 ? 4 : 1;
+    int last = g->vec_slot;
     ein__kplaces_parts(g, z, step, false);
     if (g->too_wide || g->scattered) return false;
-    bool warp = how == EIN__SHARE_WARP;
-    if (!warp) warps = EIN__BLOCK_THREADS / 32;
-    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
-    int64_t groups = (r->outputs + each - 1) / each;
-    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
-    g->shared = parts > 1;
-    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    int warps = !warp ? EIN__BLOCK_THREADS / 32 : r->outputs >= 4096 ? 4 : 1;
+    int64_t groups = ein__ceil(r->outputs, column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1);
+    if (g->overflow || !ein__kshare_grid(g, how, groups, parts, warps * 32, l)) return true;
     ein__buf terms = {0};
     g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__put(&terms, r->core.s);
-    if (warp) ein__kplace_warp(g, z, terms.s, warps, vec, hint, out, l);
-    else ein__kplace_block(g, z, terms.s, column, parts, vec, hint, out, l);
+    ein__key keys[16] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"outputs", warp || column ? ein__knumber(g, r->outputs)
+                                   : ein__namef(g->ctx, "%lld", (long long)(groups * parts))},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"pair", z->pair},
+        {"none", z->none},
+        {"count", ein__knumber(g, r->count / vec)},
+        {"terms", terms.s},
+        {"after", r->post.s},
+        {"store", r->store.s}};
+    int n = 12;
+    if (warp) {
+        keys[n++] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
+        keys[n++] = (ein__key){"warp", ein__kwarp_id(g, warps)};
+    } else {
+        ein__kshare_keys(g, how, parts, keys + n);
+        n += EIN__SHARE_KEYS;
+    }
+    ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;
 }

@@ -185,7 +185,9 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     return unit;
 }
 
-// What the lanes that share an output do together, a warp or a part of one: ten keys.
+enum { EIN__LANES_KEYS = 10 };
+
+// What the lanes that share an output do together, a warp or a part of one.
 static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
                                ein__key *keys) {
     ein_ctx *c = g->ctx;
@@ -226,47 +228,79 @@ static const char *ein__kred_count(ein__kgen *g, const ein__kred *r, int outer, 
                       vec > 1 ? ein__namef(g->ctx, "(%s)", until) : until);
 }
 
+// How many blocks share the terms of an output, or of neighbouring ones. The estimate may have
+// taken others for neighbours than the merged iterators have, and there may be too many blocks for
+// that.
+static int ein__kshare_parts(const ein__kgen *g, const ein__kred *r, const ein__step *step,
+                             ein__kshare *how) {
+    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
+    bool column = *how == EIN__SHARE_COLUMN;
+    int64_t groups = column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs;
+    if (step->parts < 2 || groups * step->parts > most) return 1;
+    if (!column) *how = EIN__SHARE_BLOCK;
+    return step->parts;
+}
+
+// Launches `parts` blocks for each group of outputs.
+static bool ein__kshare_grid(ein__kgen *g, ein__kshare how, int64_t groups, int parts, int threads,
+                             ein__launch *l) {
+    if (!ein__kgrid(g->ctx, l, groups * parts, threads)) return false;
+    if (how == EIN__SHARE_COLUMN)
+        l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
+    g->shared = parts > 1;
+    return true;
+}
+
+enum { EIN__SHARE_KEYS = 4 };
+
+// The group that a block is for, and which of the terms its threads take.
+static void ein__kshare_keys(ein__kgen *g, ein__kshare how, int parts, ein__key *keys) {
+    ein_ctx *c = g->ctx;
+    bool column = how == EIN__SHARE_COLUMN;
+    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
+    const char *block = ein__kblock_id(g), *start = column ? "threadIdx.y" : "threadIdx.x";
+    if (parts > 1) {
+        block = ein__namef(c, "%s / %du", block, parts);
+        start = ein__namef(c, "blockIdx.x %% %du * %du + %s", parts, threads, start);
+    }
+    keys[0] = (ein__key){"block", block};
+    keys[1] = (ein__key){"start", start};
+    keys[2] = (ein__key){"stride", ein__namef(c, "%du", threads * parts)};
+    keys[3] = (ein__key){"parts", parts > 1 ? ein__namef(c, "%du", parts) : ""};
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
-    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
-    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
-    bool column = how == EIN__SHARE_COLUMN;
-    // The estimate may have taken others for neighbours than the merged iterators have.
-    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
-        parts = 1;
-    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
+    static const char *const *const lines[] = {[EIN__SHARE_WARP] = ein__tmpl_reduce_warp,
+                                               [EIN__SHARE_BLOCK] = ein__tmpl_reduce_block,
+                                               [EIN__SHARE_COLUMN] = ein__tmpl_reduce_column};
+    int vec = g->vec, parts = ein__kshare_parts(g, r, step, &how);
+    bool warp = how == EIN__SHARE_WARP, column = how == EIN__SHARE_COLUMN;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
     if (column && vec == 1) ein__kreduce_own(g, r, EIN__COLUMN_THREADS * parts);
     if (!step->sums && r->ns - r->own == 1) ein__kred_bounds(g, r, false);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
-    bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
     int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
     l->threads = r->outputs * 32;
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
-    int64_t groups = (r->outputs + each - 1) / each;
-    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
-    g->shared = parts > 1;
-    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    int64_t groups = ein__ceil(r->outputs, each);
+    if (g->overflow || !ein__kshare_grid(g, how, groups, parts, warps * 32, l)) return true;
     ein__buf terms = {0};
     g->vec_slot = last;
     const int outer = r->ns - r->own;
     ein__kdecompose(g, &terms, r->s, outer, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__kloops(g, &terms, r->s + outer, r->own, 2, r->core.s);
-    const char *number = ein__namef(g->ctx, "%d", parts),
-               *x = column ? "threadIdx.y" : "threadIdx.x";
-    bool several = parts > 1;
-    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
     ein__key keys[23] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
-        {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)groups * parts)
-                          : ein__knumber(g, r->outputs)},
+        {"outputs", warp || column ? ein__knumber(g, r->outputs)
+                                   : ein__namef(g->ctx, "%lld", (long long)groups * parts)},
         {"index", r->index.s},
         {"before", g->code[0].s},
         {"identity", ein__kred_zero(g, r)},
@@ -274,27 +308,26 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"T", ein__ksums_type(g, r->sums)},
-        {"whole", NULL},
-        {"block",
-         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
-        {"start",
-         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
-        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
-        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
-        {"add", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")}};
-    if (column) {
-        const char *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
-        keys[12] = (ein__key){"join", join};
-        keys[18] = (ein__key){
-            "ahead", ein__namef(g->ctx, "%d", r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD)};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 19, out, l);
+        {"T", ein__ksums_type(g, r->sums)}};
+    int n = 12, ahead = r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD;
+    if (!column)
+        keys[n++] =
+            (ein__key){"whole", lanes == 32 ? ein__kwhole(g, r->reduce, warp, r->sums) : NULL};
+    if (warp) {
+        ein__kreduce_lanes(g, r, lanes, warps, keys + n);
+        n += EIN__LANES_KEYS;
     } else {
-        if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
-        if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
-        ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 23 : 17, out, l);
+        ein__kshare_keys(g, how, parts, keys + n);
+        n += EIN__SHARE_KEYS;
     }
+    if (column) {
+        const char *add = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other"),
+                   *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
+        keys[n++] = (ein__key){"add", add};
+        keys[n++] = (ein__key){"join", join};
+        keys[n++] = (ein__key){"ahead", ein__namef(g->ctx, "%d", ahead)};
+    }
+    ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;
 }
