@@ -63,6 +63,10 @@ void cmd_args_free(cmd_args *args);
 const char *cmd_get(const cmd_args *args, const char *option);
 // Values of an option that may be repeated: `*at` starts at 0; NULL after the last one.
 const char *cmd_next(const cmd_args *args, const char *option, int *at);
+// An option's value as a whole number or as one of three names. Without the option nothing changes.
+// CLI_OK, or the exit code after a message.
+int cmd_number(const cmd_args *args, const char *option, int least, int most, int *value);
+int cmd_choice(const cmd_args *args, const char *option, const char *const names[3], int *which);
 // Splits "NAME=VALUE" of such an option: the value, and the name's length; NULL after a message.
 const char *cmd_split(const cmd_args *args, const char *option, const char *text, size_t *length);
 
@@ -85,7 +89,7 @@ extern const cmd_option cmd_plan_options[];  // --gpu, --costs, ...: taken by cm
 // ---- the search (cmd_search.c) ----
 
 extern const cmd_option cmd_search_options[];  // --depth, --states, ...: taken by cmd_open
-// CLI_OK, an exit code after a message, or -1 when help was asked for and printed.
+// CLI_OK, or an exit code after a message.
 int cmd_search_desc(const cmd_args *args, ein_desc *desc);
 // Clears the progress line; prints the statistics where --stats is given.
 void cmd_search_done(const cmd_args *args, const ein_ctx *ctx);

@@ -114,6 +114,28 @@ static void print_help(const cmd_command *command) {
     }
 }
 
+// Prints what an option's value may be, for `help` in its place; false: there is no such list.
+static bool list_values(const char *option) {
+    const char *name;
+    if (!strcmp(option, "gpu")) {
+        for (int i = 0; (name = ein_gpu_name(i)); i++) {
+            puts(name);
+        }
+        return true;
+    }
+    if (strcmp(option, "rules") != 0) {
+        return false;
+    }
+    for (int i = 0; (name = ein_rule_name(i)); i++) {
+        printf("%-10s  %-11s  %s%s\n", name, ein_rule_kind(i), ein_rule_description(i),
+               ein_rule_needed(i) ? "; cannot be left out" : "");
+    }
+    puts(
+        "A LIST chooses among the rules of the search and 'merge'; the others stay on. With -LIST "
+        "any but the needed\nones are left out.");
+    return true;
+}
+
 // ---- parsing ----
 
 static int unknown_option(const cmd_args *args, const char *word) {
@@ -164,6 +186,16 @@ static int add_operand(cmd_args *args, const char *value) {
     return CLI_OK;
 }
 
+// Whether `value` is one of the command's options itself: the one before has lost its value.
+static bool is_option(const cmd_args *args, const char *value) {
+    const cmd_option *option;
+    bool found = !strcmp(value, "-h") || !strcmp(value, "-o");
+    for (int i = 0; !strncmp(value, "--", 2) && (option = option_at(args->command, i)); i++) {
+        found = found || !strcmp(value + 2, option->name);
+    }
+    return found;
+}
+
 // getopt_long takes "--out" for "--output"; scripts that rely on it would break with the next
 // option.
 static bool abbreviated(const char *word, const char *name) {
@@ -176,7 +208,9 @@ static int take(cmd_args *args, int code, int index, const char *word) {
     if (code == 1) {
         return add_operand(args, optarg);
     }
-    if (code == ':') {
+    // A value of its own is the word behind the option.
+    bool behind = optarg && optarg == args->argv[optind - 1];
+    if (code == ':' || (code != 1 && behind && is_option(args, optarg))) {
         return cmd_usage(args, "no value for '%s'", cli_escape(shown, sizeof shown, word));
     }
     const char *letter = code == 'o' ? "output" : "help";
@@ -190,6 +224,9 @@ static int take(cmd_args *args, int code, int index, const char *word) {
     }
     if (!strcmp(option->name, "help")) {
         print_help(args->command);
+        return -1;
+    }
+    if (optarg && !strcmp(optarg, "help") && list_values(option->name)) {
         return -1;
     }
     return add_given(args, option, optarg ? optarg : "");
@@ -250,6 +287,39 @@ const char *cmd_next(const cmd_args *args, const char *option, int *at) {
 const char *cmd_get(const cmd_args *args, const char *option) {
     int at = 0;
     return cmd_next(args, option, &at);
+}
+
+int cmd_number(const cmd_args *args, const char *option, int least, int most, int *value) {
+    char shown[120];
+    const char *text = cmd_get(args, option);
+    if (!text) {
+        return CLI_OK;
+    }
+    size_t digits = strspn(text, "0123456789");
+    int n = digits && digits <= 9 ? atoi(text) : -1;
+    if (text[digits] || n < least || n > most) {
+        return cmd_usage(args, "--%s needs a number from %d to %d, not '%s'", option, least, most,
+                         cli_escape(shown, sizeof shown, text));
+    }
+    *value = n;
+    return CLI_OK;
+}
+
+int cmd_choice(const cmd_args *args, const char *option, const char *const names[3], int *which) {
+    char shown[120], hint[120];
+    const char *text = cmd_get(args, option), *best = NULL;
+    int distance = 3;
+    for (int i = 0; text && i < 3; i++) {
+        if (!strcmp(text, names[i])) {
+            *which = i;
+            return CLI_OK;
+        }
+        cmd_nearest(text, names[i], &best, &distance);
+    }
+    return text ? cmd_usage(args, "--%s is %s, %s or %s, not '%s'%s", option, names[0], names[1],
+                            names[2], cli_escape(shown, sizeof shown, text),
+                            cmd_hint(hint, sizeof hint, best))
+                : CLI_OK;
 }
 
 const char *cmd_split(const cmd_args *args, const char *option, const char *text, size_t *length) {

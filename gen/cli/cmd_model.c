@@ -12,7 +12,7 @@ const cmd_option cmd_size_options[] = {
 };
 
 const cmd_option cmd_plan_options[] = {
-    {"gpu", "NAME", "plan for this GPU; default h200"},
+    {"gpu", "NAME", "plan for this GPU; default h200; 'help' lists them"},
     {"costs", "FILE...", "a table of measured costs"},
     {"prefer", "WHICH", "of tables that differ: first, last or fastest"},
     {"libs", "NAMES", "libraries that the program may call: all, cublas or none"},
@@ -67,14 +67,8 @@ static int check_gpu(const cmd_args *args, const char *name) {
         }
         cmd_nearest(name, known, &best, &distance);
     }
-    cmd_usage(args, "unknown GPU '%s'%s", cli_escape(shown, sizeof shown, name),
-              cmd_hint(hint, sizeof hint, best));
-    fputs("known:", stderr);
-    for (int i = 0; (known = ein_gpu_name(i)); i++) {
-        fprintf(stderr, " %s", known);
-    }
-    fputc('\n', stderr);
-    return CLI_USAGE;
+    return cmd_usage(args, "unknown GPU '%s' (--gpu help lists them)%s",
+                     cli_escape(shown, sizeof shown, name), cmd_hint(hint, sizeof hint, best));
 }
 
 // The names go into emitted code: a C identifier, and an SPDX expression that cannot leave its
@@ -98,50 +92,21 @@ static int check_names(const cmd_args *args, const ein_desc *desc) {
     return desc->gpu ? check_gpu(args, desc->gpu) : CLI_OK;
 }
 
-static int check_preference(const cmd_args *args) {
-    char shown[120];
-    const char *how = cmd_get(args, "prefer");
-    if (!how || !strcmp(how, "first") || !strcmp(how, "last") || !strcmp(how, "fastest")) {
-        return CLI_OK;
-    }
-    return cmd_usage(args, "--prefer is first, last or fastest, not '%s'",
-                     cli_escape(shown, sizeof shown, how));
-}
-
-// The libraries of --libs.
-static int set_libs(const cmd_args *args, ein_desc *desc) {
-    static const char *const names[] = {"all", "cublas", "none"};
-    char shown[120];
-    const char *given = cmd_get(args, "libs");
-    for (int i = 0; given && i < 3; i++) {
-        if (!strcmp(given, names[i])) {
-            desc->libs = (ein_libs)i;
-            return CLI_OK;
-        }
-    }
-    return given ? cmd_usage(args, "--libs must be all, cublas or none, not '%s'",
-                             cli_escape(shown, sizeof shown, given))
-                 : CLI_OK;
-}
-
-static int set_math(const cmd_args *args, ein_desc *desc) {
+// Options whose values are words.
+static int set_words(const cmd_args *args, ein_desc *desc) {
+    static const char *const preferences[] = {"first", "last", "fastest"};
+    static const char *const libraries[] = {"all", "cublas", "none"};
     static const char *const modes[] = {"fp32", "tf32", "fp16"};
-    char shown[120], hint[120];
-    const char *mode = cmd_get(args, "math"), *best = NULL;
-    int distance = 3;
-    if (!mode) {
-        return cmd_get(args, "only-math") ? cmd_usage(args, "--only-math goes with --math")
-                                          : CLI_OK;
+    int which = 0, libs = 0, math = 0;
+    int code = cmd_choice(args, "prefer", preferences, &which);
+    code = code ? code : cmd_choice(args, "libs", libraries, &libs);
+    code = code ? code : cmd_choice(args, "math", modes, &math);
+    desc->libs = (ein_libs)libs;
+    desc->math = (ein_math)math;
+    if (!code && cmd_get(args, "only-math") && !cmd_get(args, "math")) {
+        return cmd_usage(args, "--only-math goes with --math");
     }
-    for (int i = 0; i < 3; i++) {
-        if (!strcmp(mode, modes[i])) {
-            desc->math = (ein_math)i;
-            return CLI_OK;
-        }
-        cmd_nearest(mode, modes[i], &best, &distance);
-    }
-    return cmd_usage(args, "--math is fp32, tf32 or fp16, not '%s'%s",
-                     cli_escape(shown, sizeof shown, mode), cmd_hint(hint, sizeof hint, best));
+    return code;
 }
 
 // Names of tensors that keep FP32, separated by commas; the option may be repeated.
@@ -204,33 +169,25 @@ static long whole_number(const char *s, char stop, long most) {
 // Which kernels a probe has, which forms a program: --part, --kernels, --form.
 static int set_choice(const cmd_args *args, ein_desc *desc) {
     enum { MOST_PARTS = 1000, MOST_KERNELS = 100000, MOST_FORMS = 1000 };
-    const char *part = cmd_get(args, "part"), *kernels = cmd_get(args, "kernels");
-    const char *form = cmd_get(args, "form");
-    if (form) {
-        long n = whole_number(form, 0, MOST_FORMS);
-        if (n < 1) {
-            return cmd_usage(args, "--form %s: not a number from 1 to %d", form, MOST_FORMS);
-        }
-        desc->form = (int)n;
+    const char *part = cmd_get(args, "part");
+    char shown[120];
+    int kernels = 0, code = cmd_number(args, "form", 1, MOST_FORMS, &desc->form);
+    code = code ? code : cmd_number(args, "kernels", 0, MOST_KERNELS, &kernels);
+    if (cmd_get(args, "kernels")) {
+        desc->kernels = kernels ? kernels : -1;
     }
-    if (kernels) {
-        long n = whole_number(kernels, 0, MOST_KERNELS);
-        if (n < 0) {
-            return cmd_usage(args, "--kernels %s: not a number of kernels", kernels);
-        }
-        desc->kernels = n ? (int)n : -1;
-    }
-    if (part) {
+    if (!code && part) {
         const char *slash = strchr(part, '/');
         long i = slash ? whole_number(part, '/', MOST_PARTS) : -1;
         long n = slash ? whole_number(slash + 1, 0, MOST_PARTS) : -1;
         if (i < 1 || n < i) {
-            return cmd_usage(args, "--part %s: not I/N, as 2/4 for the second of four", part);
+            return cmd_usage(args, "--part needs I/N, as 2/4 for the second of four, not '%s'",
+                             cli_escape(shown, sizeof shown, part));
         }
         desc->part = (int)i;
         desc->parts = (int)n;
     }
-    return CLI_OK;
+    return code;
 }
 
 char *cmd_blob_path(const cmd_args *args, const char *given, const char *path) {
@@ -289,9 +246,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
         .probe = !strcmp(args->command->name, "probe"),
     };
     *code = check_names(args, &desc);
-    *code = *code ? *code : check_preference(args);
-    *code = *code ? *code : set_libs(args, &desc);
-    *code = *code ? *code : set_math(args, &desc);
+    *code = *code ? *code : set_words(args, &desc);
     *code = *code ? *code : set_choice(args, &desc);
     *code = *code ? *code : cmd_search_desc(args, &desc);
     if (*code) {
@@ -320,7 +275,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
 
 ein_ctx *cmd_open_tables(const cmd_args *args, int *code) {
     ein_desc desc = {.prefer = cmd_get(args, "prefer"), .gpu = cmd_get(args, "gpu")};
-    *code = check_preference(args);
+    *code = set_words(args, &desc);
     if (!*code && desc.gpu) {
         *code = check_gpu(args, desc.gpu);
     }
@@ -588,19 +543,12 @@ int cmd_explain(const cmd_args *args) {
 
 // The id of --candidate in `*id`, -1 without one.
 static int candidate_id(const cmd_args *args, int *id) {
-    char shown[120];
-    const char *text = cmd_get(args, "candidate");
+    enum { MOST_ID = 999999999 };
     *id = -1;
-    if (!text) {
-        return args->operands > 1 ? cmd_usage(args, "VALUE goes with --candidate") : CLI_OK;
+    if (args->operands > 1 && !cmd_get(args, "candidate")) {
+        return cmd_usage(args, "VALUE goes with --candidate");
     }
-    size_t digits = strspn(text, "0123456789");
-    if (text[digits] || digits < 1 || digits > 9) {
-        return cmd_usage(args, "--candidate needs a number, not '%s'",
-                         cli_escape(shown, sizeof shown, text));
-    }
-    *id = atoi(text);
-    return CLI_OK;
+    return cmd_number(args, "candidate", 0, MOST_ID, id);
 }
 
 int cmd_verify(const cmd_args *args) {

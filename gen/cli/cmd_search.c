@@ -3,7 +3,6 @@
 #include "cmd.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,7 +12,7 @@ const cmd_option cmd_search_options[] = {
     {"states", "N", "definitions of one problem; default 1000"},
     {"rules", "[-]LIST", "only these rules, or all but them; 'help' lists them"},
     {"no-converge", NULL, "no derivation towards library calls"},
-    {"no-fingerprint", NULL, "queue states that are known already again"},
+    {"no-fingerprint", NULL, "take up again what is known already, to see what that saves"},
     {"intensity", "N", "operations an element that memory hides; default 4"},
     {"stats", NULL, "print what the search did to standard error"},
     {NULL, NULL, NULL},
@@ -53,33 +52,6 @@ static bool show_progress(void *user, const ein_stats *stats) {
     return true;
 }
 
-static int positive(const cmd_args *args, const char *option, int *value) {
-    char shown[120];
-    const char *text = cmd_get(args, option);
-    if (!text) {
-        return CLI_OK;
-    }
-    size_t digits = strspn(text, "0123456789");
-    *value = digits <= 6 ? atoi(text) : 0;
-    if (text[digits] || *value < 1) {
-        return cmd_usage(args, "--%s needs a number from 1 to 999999, not '%s'", option,
-                         cli_escape(shown, sizeof shown, text));
-    }
-    return CLI_OK;
-}
-
-static int list_rules(void) {
-    const char *name;
-    for (int i = 0; (name = ein_rule_name(i)); i++) {
-        printf("%-10s  %-11s  %s%s\n", name, ein_rule_kind(i), ein_rule_description(i),
-               ein_rule_needed(i) ? "; cannot be left out" : "");
-    }
-    puts(
-        "A LIST chooses among the rules of the search and 'merge'; the others stay on. With -LIST "
-        "any but the needed\nones are left out.");
-    return -1;
-}
-
 static int check_rules(const cmd_args *args, const char *names) {
     char shown[120], name[64], hint[120];
     bool without = *names == '-';
@@ -93,7 +65,7 @@ static int check_rules(const cmd_args *args, const char *names) {
             cmd_nearest(name, known, &best, &distance);
         }
         if (!known) {
-            return cmd_usage(args, "unknown rule '%s'%s; --rules help lists them",
+            return cmd_usage(args, "unknown rule '%s' (--rules help lists them)%s",
                              cli_escape(shown, sizeof shown, name),
                              cmd_hint(hint, sizeof hint, best));
         }
@@ -106,20 +78,15 @@ static int check_rules(const cmd_args *args, const char *names) {
 }
 
 int cmd_search_desc(const cmd_args *args, ein_desc *desc) {
+    enum { MOST = 999999, MOST_BRANCHES = 4 };
     desc->rules = cmd_get(args, "rules");
     desc->no_converge = cmd_get(args, "no-converge") != NULL;
     desc->no_fingerprint = cmd_get(args, "no-fingerprint") != NULL;
-    if (desc->rules && !strcmp(desc->rules, "help")) {
-        return list_rules();
-    }
     int code = desc->rules ? check_rules(args, desc->rules) : CLI_OK;
-    code = code ? code : positive(args, "depth", &desc->depth);
-    code = code ? code : positive(args, "states", &desc->states);
-    code = code ? code : positive(args, "intensity", &desc->intensity);
-    code = code ? code : positive(args, "branches", &desc->branches);
-    if (!code && desc->branches > 4) {
-        return cmd_usage(args, "--branches is 4 at most");
-    }
+    code = code ? code : cmd_number(args, "depth", 1, MOST, &desc->depth);
+    code = code ? code : cmd_number(args, "states", 1, MOST, &desc->states);
+    code = code ? code : cmd_number(args, "intensity", 1, MOST, &desc->intensity);
+    code = code ? code : cmd_number(args, "branches", 1, MOST_BRANCHES, &desc->branches);
     static bool terminal;
     terminal = isatty(STDERR_FILENO);
     state.started = seconds();

@@ -16,10 +16,10 @@ static const cmd_option output_option[] = {
 };
 
 static const cmd_option emit_options[] = {
-    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
     {"output", "OUT.cu", "the CUDA source; '-' is standard output"},
     {"header", "OUT.h", "its declarations, for the programs that call it"},
     {"test", "OUT_test.cu", "a program that checks and times OUT.cu"},
+    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
     NO_OPTION,
 };
 
@@ -71,8 +71,8 @@ static const cmd_option explain_options[] = {
 };
 
 static const cmd_option verify_options[] = {
-    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
     {"candidate", "ID", "only this candidate of those that explain --all lists"},
+    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
     NO_OPTION,
 };
 
@@ -232,17 +232,17 @@ static void print_overview(FILE *out) {
 }
 
 static int unknown_command(const char *name) {
-    static const char *const switches[] = {"help", "version"};
-    char shown[120], hint[120], dashed[20];
+    static const char *const switches[] = {"--help", "--version"};
+    char shown[120], hint[120];
     const char *best = NULL;
     int distance = 3;
     for (int i = 0; i < COMMANDS; i++) {
         cmd_nearest(name, commands[i].name, &best, &distance);
     }
     for (int i = 0; i < 2; i++) {
-        if (!strcmp(name + strspn(name, "-"), switches[i])) {
-            snprintf(dashed, sizeof dashed, "--%s", switches[i]);
-            best = dashed;
+        cmd_nearest(name, switches[i], &best, &distance);
+        if (!strcmp(name + strspn(name, "-"), switches[i] + 2)) {
+            best = switches[i];
         }
     }
     fprintf(stderr, "einnet: unknown command '%s'%s\ntry 'einnet --help'\n",

@@ -94,7 +94,11 @@ expect 2 'only which arithmetic' "$einnet" emit m.ein -o - --only-math
 says '--only-math goes with --math'
 expect 0 'only this arithmetic' "$einnet" emit m.ein -o - --only-math --math fp32
 expect 2 'unknown library' "$einnet" emit m.ein -o - --libs cudnn
-says 'must be all, cublas or none'
+says '--libs is all, cublas or none, not '
+expect 2 'more branches than there are' "$einnet" emit m.ein -o - --branches 5
+says '--branches needs a number from 1 to 4, not '
+expect 2 'an option instead of a value' "$einnet" emit m.ein --math -o x.cu
+says "no value for '--math'"
 expect 2 'no depth' "$einnet" emit m.ein -o - --depth 0
 expect 2 'a depth that is no number' "$einnet" emit m.ein -o - --depth 3x
 expect 2 'states beyond reason' "$einnet" emit m.ein -o - --states 99999999999
@@ -102,8 +106,10 @@ expect 2 'an unknown rule' "$einnet" emit m.ein -o - --rules digits,splat
 says "did you mean 'split'"
 expect 2 'a rule that is needed' "$einnet" emit m.ein -o - --rules=-kernel
 says "rule 'kernel' cannot be left out"
-expect 0 'the rules' "$einnet" emit m.ein -o - --rules help
+expect 0 'the rules, for no model' "$einnet" emit --rules help
 says 'summation splitting'
+expect 0 'the GPUs' "$einnet" probe --gpu help
+says 'orin-nx'
 expect 0 'statistics' "$einnet" emit m.ein -o - --stats --depth 1 --states 2 --rules split,operand
 says 'problems 2 distinct 2 definitions'
 expect 0 'a state budget' "$einnet" emit m.ein -o - --stats --states 1

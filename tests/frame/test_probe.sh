@@ -53,10 +53,10 @@ check 'parts are the whole' cmp "$work/whole" "$work/parts"
 [ "$(parts_of 'two kernels' --kernels 2 | grep -c '^kernel')" = 2 ] && pass || fail 'two kernels'
 for wrong in 0/3 4/3 1 1/x 1/ /2 99999999999/2; do
     $einnet probe $models --small --part $wrong -o "$work/part.cu" 2> "$work/log"
-    [ $? = 2 ] && grep -q "not I/N" "$work/log" && pass || fail "part $wrong" "$work/log"
+    [ $? = 2 ] && grep -q "needs I/N" "$work/log" && pass || fail "part $wrong" "$work/log"
 done
 $einnet probe $models --small --kernels x -o "$work/part.cu" 2> "$work/log"
-[ $? = 2 ] && grep -q 'not a number of kernels' "$work/log" && pass || fail '--kernels x'
+[ $? = 2 ] && grep -q -e '--kernels needs a number' "$work/log" && pass || fail '--kernels x'
 
 if ! command -v nvcc > /dev/null; then
     echo 'skipped: nvcc is not on PATH'
