@@ -37,10 +37,6 @@ def chains(text):
     return sorted(found)
 
 
-def steps(text):
-    return int(re.search(r"^// plan +(\d+) step", text, re.M).group(1))
-
-
 def choices(folder):
     want = [["cell", "hidden"], ["s.0", "s.1", "s.2", "s.3"], ["t2", "t3"]]
     for options in ([], ["--small"], ["--libs", "none"]):
@@ -83,19 +79,14 @@ def forms(folder):
 
 
 def tables(folder):
-    probe = os.path.join(folder, "probe.cu")
-    subprocess.run([EINNET, "probe", MODEL, "-o", probe], check=True)
-    with open(probe) as file:
-        text = file.read()
+    text = harness.probed(folder, MODEL)
     keys = sorted(set(re.findall(r'"(kernel chain \w+)"', text)))
     checks.check("asked for", len(keys) >= 3, keys)
     alone = set(re.findall(r'"(kernel map \w+)"', text))
     checks.check("the maps by themselves too", len(alone) >= 6, alone)
     table = os.path.join(folder, "table")
     for ps, taken in ((90000000, 0), (1000, 3)):
-        with open(table, "w") as file:
-            for key in keys:
-                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        harness.write_costs(table, keys, ps)
         found = chains(emit(folder, "--costs", table))
         checks.expect("chains where a table says %d ps" % ps, taken, len(found))
 

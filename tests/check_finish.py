@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 import harness
-from harness import EINNET, HERE, Checks
+from harness import EINNET, HERE, Checks, cost, steps
 
 MODEL = os.path.join(HERE, "unseen", "gates.ein")
 
@@ -23,10 +23,6 @@ checks = Checks()
 
 def emit(folder, *options, model=MODEL):
     return harness.emit(folder, model, *options)
-
-
-def cost(text):
-    return float(re.search(r"^// plan +\d+ steps?, ([\d.]+) us", text, re.M).group(1))
 
 
 def launched(text):
@@ -68,25 +64,19 @@ def forms(folder):
                 "y[n,d] = tanh(%s) where d in 0:D\n" % (places, reads))
         with open(path, "w") as file:
             file.write(text)
-        found = emit(folder, model=path)
-        steps = int(re.search(r"^// plan +(\d+) step", found, re.M).group(1))
-        checks.expect("%d places" % places, 1 if places < 5 else 2, steps)
+        checks.expect("%d places" % places, 1 if places < 5 else 2,
+                      steps(emit(folder, model=path)))
 
 
 def tables(folder):
-    probe = os.path.join(folder, "probe.cu")
-    subprocess.run([EINNET, "probe", MODEL, "-o", probe], check=True)
-    with open(probe) as file:
-        text = file.read()
+    text = harness.probed(folder, MODEL)
     keys = sorted(set(re.findall(r'"(kernel finish \w+)"', text)))
     checks.check("asked for", len(keys) >= 4, keys)
     alone = set(re.findall(r'"(kernel map \w+)"', text))
     checks.check("the maps by themselves too", len(alone) >= 4, alone)
     table = os.path.join(folder, "table")
     for ps in (90000000, 1000):
-        with open(table, "w") as file:
-            for key in keys:
-                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        harness.write_costs(table, keys, ps)
         names = launched(emit(folder, "--costs", table))
         taken = [n for n in ("c.1", "s.1", "glu") if n in names]
         checks.expect("where a table says %d ps" % ps, ps == 1000, len(taken) == 3)

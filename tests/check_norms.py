@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 
+import harness
 from harness import EINNET, ROOT, Checks
 
 # model, options, products that take one (None: any), steps at most (None: any)
@@ -111,7 +112,7 @@ def plan(name, options, want, most):
         return
     found = re.search(r"norm taken into the product (\d+)", out.stdout)
     taken = int(found.group(1)) if found else 0
-    steps = int(re.search(r"^// plan +(\d+) step", out.stdout, re.M).group(1))
+    steps = harness.steps(out.stdout)
     check(title, want is None or taken == want, "%d are taken, not %s" % (taken, want))
     check(title, most is None or steps <= most, "%d steps" % steps)
     if name.startswith("models/"):

@@ -9,12 +9,11 @@ Ends with `N passed, N failed`.
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 import harness
-from harness import EINNET, HERE, Checks
+from harness import HERE, Checks, cost, steps
 
 MODEL = os.path.join(HERE, "unseen", "siblings.ein")
 SIZES = ["--dim", "H=24", "--dim", "W=24", "--libs", "none", "--branches", "1"]
@@ -30,14 +29,6 @@ def emit(folder, *options, model=MODEL):
 def joined(text):
     """The tensors of kernels that are one, by kernel."""
     return [line.split(", ") for line in re.findall(r"^// side by side: (.*)$", text, re.M)]
-
-
-def steps(text):
-    return int(re.search(r"^// plan +(\d+) step", text, re.M).group(1))
-
-
-def cost(text):
-    return float(re.search(r"^// plan +\d+ steps?, ([\d.]+) us", text, re.M).group(1))
 
 
 def choices(folder):
@@ -123,19 +114,14 @@ def waits(folder):
 
 def tables(folder):
     """Rows of a table decide instead of estimates; a probe asks for both sides."""
-    probe = os.path.join(folder, "probe.cu")
-    subprocess.run([EINNET, "probe", MODEL, *SIZES, "-o", probe], check=True)
-    with open(probe) as file:
-        text = file.read()
+    text = harness.probed(folder, MODEL, *SIZES)
     keys = sorted(set(re.findall(r'"(kernel siblings \w+)"', text)))
     checks.check("asked for", len(keys) >= 2, keys)
     alone = set(re.findall(r'"(kernel (?:map|reduce|basis) \w+)"', text))
     checks.check("the kernels by themselves too", len(alone) >= 8, alone)
     table = os.path.join(folder, "table")
     for ps, taken in ((9000000, 0), (1000, 2)):
-        with open(table, "w") as file:
-            for key in keys:
-                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        harness.write_costs(table, keys, ps)
         text = emit(folder, "--costs", table, *SIZES)
         whole = re.findall(r"^// .* us measured .* k_siblings_", text, re.M)
         checks.expect("joined where a table says %d ps" % ps, taken, len(whole))

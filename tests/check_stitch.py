@@ -10,12 +10,11 @@ Ends with `N passed, N failed`.
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 import harness
-from harness import EINNET, HERE, Checks
+from harness import HERE, Checks, cost
 
 MODEL = os.path.join(HERE, "unseen", "stitched.ein")
 RACE = 88  # the judge's status for one
@@ -31,10 +30,6 @@ def emit(folder, *options, model=MODEL):
 def stitched(text):
     """The tensors that stitched kernels compute, in order."""
     return re.findall(r"^// +[\d.]+ us \w+\.? +(\S+) +k_stitch_", text, re.M)
-
-
-def cost(text):
-    return float(re.search(r"^// plan +\d+ steps, ([\d.]+) us", text, re.M).group(1))
 
 
 def choices(folder):
@@ -111,15 +106,11 @@ def warps(folder):
 
 def tables(folder):
     """Rows of a table decide instead of estimates."""
-    probe = os.path.join(folder, "probe.cu")
-    subprocess.run([EINNET, "probe", MODEL, *SIZES, "-o", probe], check=True)
-    with open(probe) as file:
-        keys = sorted(set(re.findall(r'"(kernel stitch \w+)"', file.read())))
+    text = harness.probed(folder, MODEL, *SIZES)
+    keys = sorted(set(re.findall(r'"(kernel stitch \w+)"', text)))
     table = os.path.join(folder, "table")
     for ps, taken in ((9000000, False), (1000, True)):
-        with open(table, "w") as file:
-            for key in keys:
-                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        harness.write_costs(table, keys, ps)
         text = emit(folder, "--costs", table, *SIZES)
         found = re.findall(r"^// .* us measured .* k_stitch_", text, re.M)
         checks.expect("stitched where a table says %d ps" % ps, 4 if taken else 0, len(found))

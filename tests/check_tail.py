@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import harness
 from harness import EINNET, HERE, JUDGE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "tail.ein")
@@ -61,16 +62,12 @@ def replaced(text, old, new):
 
 def measured(folder, build, outputs):
     """Rows of a probe with shared tiles: whether they are taken, and the program is right."""
-    probe = os.path.join(folder, "probe.cu")
-    subprocess.run([EINNET, "probe", MODEL, "--libs", "none", "-o", probe], check=True)
-    with open(probe) as file:
-        keys = set(re.findall(r'"(kernel product \w+ algo=[\w.]+)"', file.read()))
+    text = harness.probed(folder, MODEL, "--libs", "none")
+    keys = set(re.findall(r'"(kernel product \w+ algo=[\w.]+)"', text))
     shared = {key.split(" algo=")[0]: key for key in sorted(keys) if ".p" in key}
     expect("products that are shared in a probe", True, len(shared) >= 2)
     table = os.path.join(folder, "table")
-    with open(table, "w") as file:
-        for key in shared.values():
-            file.write("h200\t%s\t1000\t1\teinnet 1\n" % key)
+    harness.write_costs(table, shared.values(), 1000)
     path = os.path.join(folder, "measured.cu")
     subprocess.run([EINNET, "emit", MODEL, "--libs", "none", "--costs", table, "-o", path],
                    check=True)

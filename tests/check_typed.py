@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 import harness
-from harness import EINNET, HERE, Checks
+from harness import EINNET, HERE, Checks, cost
 
 MODEL = os.path.join(HERE, "unseen", "typed_products.ein")
 TYPES = ("f32", "f16", "bf16")
@@ -65,10 +65,6 @@ def emit(folder, text, *options):
     done = subprocess.run([EINNET, "emit", path, "-o", "-", *options], check=True,
                           stdout=subprocess.PIPE, text=True)
     return done.stdout
-
-
-def cost(text):
-    return float(re.search(r"^// plan +\d+ steps?, ([\d.]+) us", text, re.M).group(1))
 
 
 def kinds(text):

@@ -2,6 +2,7 @@
 them, and the count of what passed."""
 
 import os
+import re
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -16,6 +17,31 @@ def emit(folder, model, *options):
     subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
     with open(path) as file:
         return file.read()
+
+
+def steps(text):
+    """How many steps a program has."""
+    return int(re.search(r"^// plan +(\d+) step", text, re.M).group(1))
+
+
+def cost(text):
+    """What a program is said to take, in microseconds."""
+    return float(re.search(r"^// plan +\d+ steps?, ([\d.]+) us", text, re.M).group(1))
+
+
+def probed(folder, model, *options):
+    """The program that measures what planning a model asks for."""
+    path = os.path.join(folder, "probe.cu")
+    subprocess.run([EINNET, "probe", model, "-o", path, *options], check=True)
+    with open(path) as file:
+        return file.read()
+
+
+def write_costs(path, keys, ps):
+    """A table in which each of these kernels takes as many picoseconds."""
+    with open(path, "w") as file:
+        for key in keys:
+            file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
 
 
 class Judged:
