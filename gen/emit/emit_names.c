@@ -30,60 +30,43 @@ static bool ein__is_of_library(ein_ctx *ctx, const char *name) {
     return variant && ein__is_listed(words, ein__name_n(ctx, name, n - 1), n - 1);
 }
 
-// Names that a C, C++ or CUDA source cannot use for a type of its own.
+// Names that a C, C++ or CUDA source cannot use for a type of its own, and those that the emitted
+// file declares beside it or uses inside of create.
 static bool ein__is_taken(const char *name) {
-    static const char words[] =
-        " alignas alignof and asm auto bool break case catch char class const constexpr"
-        " const_cast continue decltype default delete do double dynamic_cast else enum"
-        " explicit export extern false float for friend goto if inline int long mutable"
-        " namespace new noexcept not nullptr operator or private protected public register"
-        " reinterpret_cast return restrict short signed sizeof static static_assert"
-        " static_cast struct switch template this thread_local throw true try typedef typeid"
-        " typename union unsigned using virtual void volatile wchar_t while xor main half"
-        " half2 nv_bfloat16 nv_bfloat162 dim3 threadIdx blockIdx blockDim gridDim warpSize"
-        " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"
-        " ssize_t FILE div_t ldiv_t lldiv_t NULL stdin stdout stderr abs exit abort malloc"
-        " calloc free realloc printf puts remove rename time clock exp log sin cos tan sqrt"
-        " pow floor ceil erf min max signal read write open close fail launch first_like"
-        " await_previous next_early ALONE FIRST MIDDLE LAST steps upload record info cudaStream_t "
-        "cudaError_t"
-        " cudaGraph_t cudnnHandle_t cublasHandle_t linux unix"
-        // what the emitted file itself declares beside it, or names inside create
-        " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
-        " conv_tensor conv_describe conv_takes conv_may_take conv_first conv_choose conv_open"
-        " conv_close conv_run conv_fused conv_fall_back gemm_run gemm_size matmul matmul_call "
-        "matmul_size matmul_sizes "
-        "matmul_open"
-        " matmul_close matmul_run engine engine_attribute engine_call engine_check"
-        " engine_choice engine_choose engine_convolution engine_describe engine_drop"
-        " engine_first engine_make engine_new engine_of engine_offers engine_open engine_pack"
-        " engine_plan engine_pointwise engine_run engine_tensor matmul_matrix matmul_describe"
-        " matmul_wish matmul_pinned run_on create_all open_libraries prepare_weights"
-        " same_addresses check_device check_run check_weights info_inputs info_outputs"
-        " info_weights cublas_reason warp_sum warp_prod warp_max warp_min warp_join block_sum "
-        "block_prod"
-        " block_max block_min block_join column_sum column_prod column_max column_min product_tile"
-        " tensor_tile tensor_type multiply_add_words TENSOR_CORES half4 load_half4"
-        " store_half4 cublasStatus_t attend attend_put shared_words words relu loaded row_sums "
-        "summed_load half8"
-        " load_half8 store_half8 float8 load_float8 make_float8 norm rnorm CALL LAUNCHED TILE"
-        " arrange arrives_last await_event calls_on fork_streams libraries_on open_branches"
-        " record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf fmaxf E"
-        " KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed"
-        " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
-        " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
-        "spaced_load nth_load load_places value_of feed word_places"
-        " turning turning_load computed computed_load made some found_a found_b make_a make_b"
-        " half4_value bfloat4 load_bfloat4 bfloat4_value store_bfloat4"
-        " tap tapped tapped_load taps"
-        " summing ROUNDS_TF32 launch_now matmul_first"
-        " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
-        " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
-        "INIT_OF IN OUT EDGE"
-        " leave_part add_parts row_parts add_row total weight_of key_part joined_keys join_keys"
-        " spread_keys ask_shared shared_of dynamic_shared tile_type"
-        " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";
-    if (ein__is_listed(words, name, strlen(name))) return true;
+    static const char language[] =
+        " abort abs alignas alignof and asm auto blockDim blockIdx bool break calloc case catch"
+        " char class clock close const const_cast constexpr continue decltype default delete"
+        " dim3 div_t do double dynamic_cast else enum exit explicit export extern false FILE"
+        " float for free friend goto gridDim half half2 if inline int int16_t int32_t int64_t"
+        " int8_t ldiv_t linux lldiv_t long main malloc max min mutable namespace new noexcept"
+        " not NULL nullptr nv_bfloat16 nv_bfloat162 open operator or printf private protected"
+        " ptrdiff_t public puts read realloc register reinterpret_cast remove rename restrict"
+        " return short signal signed size_t sizeof ssize_t static static_assert static_cast"
+        " stderr stdin stdout struct switch template this thread_local threadIdx throw time"
+        " true try typedef typeid typename uint16_t uint32_t uint64_t uint8_t union unix"
+        " unsigned using virtual void volatile warpSize wchar_t while write xor ";
+    static const char own[] =
+        " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
+        " atomicInc attend attend_put await_event await_previous await_steps begin_rows bfloat4"
+        " bfloat4_value bytes CALL calls_on check_device check_run check_weights computed"
+        " computed_load CONST CONST_BYTES CONST_OF conv copy_async create_all dynamic_shared E"
+        " einnet_test end_step engine fail feed fetch fetched fetched_feed fetched_value FIRST"
+        " first_like float8 fmaxf fork_streams found_a found_b fragment_columns fragment_rows"
+        " half4 half4_value half8 IN info info_inputs info_outputs info_weights INIT INIT_BYTES"
+        " INIT_OF join_keys joined_keys KC kept kernel_size key_part KEY_TURNS KS lane_places"
+        " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
+        " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
+        " moved moving moving_load multiply_add_words network next_early NO_KEY norm nth_load o"
+        " open_branches open_libraries OUT out PAD pitched_fragment product_tile ranked record"
+        " record_event relay relu ROUNDS_TF32 row_fragment row_parts row_sums run_on"
+        " same_addresses score_unit shared_address shared_of shared_words snprintf some spaced"
+        " spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
+        " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
+        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_type total TURN"
+        " turning turning_load unshifted upload value_of VALUE_TURNS vector_places weight_of"
+        " weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
+    const size_t n = strlen(name);
+    if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
                                          "int",      "uint",      "long",  "ulong",
@@ -109,10 +92,10 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
     static const char *const own[] = {
-        "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
-        "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "part_",
-        "group_",  "grouped_", "GROUP_",  "warp_",    "block_"};
+        "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_",  "matmul_", "MATMUL_",
+        "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",   "cudnn",   "cublas",
+        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_",  "M_",      "part_",
+        "group_",  "grouped_", "GROUP_",  "warp_",    "block_", "column_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
