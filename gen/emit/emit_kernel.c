@@ -219,39 +219,32 @@ static const char *ein__need_text(ein__needs needs, ein__need what) {
     return ein__is_needed(needs, what) ? "1" : "";
 }
 
-// Device functions that they call; to stand before the first kernel.
-EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
-    ein__kgen g = {.ctx = ctx};
+// The same where one of its keys says that it is.
+static void ein__put_asked_for(ein__buf *out, const char *const *lines, const ein__key *keys,
+                               int nkey) {
+    bool needed = false;
+    for (int i = 0; i < nkey; i++) needed |= *keys[i].text != 0;
+    ein__put_helper(out, needed, lines, keys, nkey);
+}
+
+// What kernels of products have in common, and attention with them.
+static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     const char *tf32 = ein__need_text(needs, EIN__NEED_TENSOR_TF32),
                *fp16 = ein__need_text(needs, EIN__NEED_TENSOR_HALF),
                *threads = ein__need_text(needs, EIN__NEED_ROWS),
                *warps = ein__need_text(needs, EIN__NEED_TENSOR_ROWS);
+    bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
+         attend_tf32 = ein__is_needed(needs, EIN__NEED_ATTEND_TF32),
+         attend_half = ein__is_needed(needs, EIN__NEED_ATTEND_HALF),
+         attends = attend_tf32 || attend_half;
     ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
              sums[] = {{"rows", warps}};
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
                        {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
-    ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
-                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
-                         {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
-    ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
-                      {"half", *fp16 ? fp16 : attend[1].text},
+    ein__key mma[] = {{"tf32", attend_tf32 ? "1" : tf32},
+                      {"half", attend_half ? "1" : fp16},
                       {"rows", warps},
                       {"older", ctx->desc.math == EIN_MATH_FP16 ? "1" : ""}};
-    ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
-                       {"store", ein__need_text(needs, EIN__NEED_STORE4)},
-                       {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
-    ein__key bfloat[] = {{"load", ein__need_text(needs, EIN__NEED_BFLOAT_LOAD4)},
-                         {"store", ein__need_text(needs, EIN__NEED_BFLOAT_STORE4)},
-                         {"value", ein__need_text(needs, EIN__NEED_BFLOAT4)}};
-    ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
-                        {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
-                        {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
-                        {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
-    ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
-                         {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
-    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
-    bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
-         attends = *attend[0].text || *attend[1].text;
     ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
                         {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)},
                         {"moved", ein__need_text(needs, EIN__NEED_MOVED)},
@@ -259,30 +252,35 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"moving", ein__need_text(needs, EIN__NEED_MOVING)},
                         {"turning", ein__need_text(needs, EIN__NEED_TURNING)},
                         {"taps", ein__need_text(needs, EIN__NEED_TAPS)}};
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
     ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads,
                     EIN__COUNT(loads));
-    ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, EIN__COUNT(row));
+    ein__put_asked_for(out, ein__tmpl_tiles_rows, row, EIN__COUNT(row));
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, EIN__COUNT(tile));
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, EIN__COUNT(tail));
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, EIN__COUNT(mma));
+    ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
-    ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four,
-                    EIN__COUNT(four));
-    ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
-                    bfloat, EIN__COUNT(bfloat));
-    ein__put_helper(out, attends, ein__tmpl_attend, attend, EIN__COUNT(attend));
+}
+
+static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {
+    ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
+                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
+                         {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
+    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
+    ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
+                         {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
+    ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend,
+                    EIN__COUNT(attend));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score,
                     EIN__COUNT(score));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
                     spread, EIN__COUNT(spread));
-    ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
-                    ein__tmpl_half8, eight, EIN__COUNT(eight));
+}
+
+// Results of several threads as one: of each reduction, and of several sums at once.
+static void ein__put_sum_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
+    ein__kgen g = {.ctx = ctx};
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         const char *warp = ein__need_text(needs, (ein__need)(EIN__NEED_WARP + r)),
                    *column = ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r));
@@ -304,4 +302,28 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                            {"block", block ? "1" : ""}};
         ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, EIN__COUNT(keys));
     }
+}
+
+// Device functions that they call; to stand before the first kernel.
+EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
+    ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
+                       {"store", ein__need_text(needs, EIN__NEED_STORE4)},
+                       {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
+    ein__key bfloat[] = {{"load", ein__need_text(needs, EIN__NEED_BFLOAT_LOAD4)},
+                         {"store", ein__need_text(needs, EIN__NEED_BFLOAT_STORE4)},
+                         {"value", ein__need_text(needs, EIN__NEED_BFLOAT4)}};
+    ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
+                        {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
+                        {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
+                        {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_product_helpers(ctx, out, needs);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
+    ein__put_asked_for(out, ein__tmpl_half4, four, EIN__COUNT(four));
+    ein__put_asked_for(out, ein__tmpl_bfloat4, bfloat, EIN__COUNT(bfloat));
+    ein__put_attention_helpers(out, needs);
+    ein__put_asked_for(out, ein__tmpl_half8, eight, EIN__COUNT(eight));
+    ein__put_sum_helpers(ctx, out, needs);
 }
