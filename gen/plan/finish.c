@@ -101,6 +101,18 @@ static ein__step *ein__copy_steps(const ein__step *from) {
     return to;
 }
 
+// The plan's steps are the best ones if they are the first or cost less than those.
+static void ein__keep_steps(ein_ctx *ctx, ein__step **best, int64_t *least) {
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    if (*best && ps >= *least) {
+        arrfree(ctx->plan.step);
+        return;
+    }
+    arrfree(*best);
+    *best = ctx->plan.step;
+    *least = ps;
+}
+
 // Lets the plan's maps finish sums where that is cheaper. Gives whether some do.
 static bool ein__finish_plan(ein_ctx *ctx) {
     ein__val **reads = NULL;
@@ -125,14 +137,7 @@ static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
         ein__stitch_plan(ctx, !(way & 1));
         ein__chain_plan(ctx);
         if (finish) any |= ein__finish_plan(ctx);
-        int64_t ps = ein__plan_cost(&ctx->plan);
-        if (way && ps >= least) {
-            arrfree(ctx->plan.step);
-            continue;
-        }
-        arrfree(best);
-        best = ctx->plan.step;
-        least = ps;
+        ein__keep_steps(ctx, &best, &least);
     }
     arrfree(apart);
     ctx->plan.step = best;
@@ -193,14 +198,7 @@ EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
         bool any = ein__stitch_steps(ctx, !(way & 2));
         if (!way) finish = any;
         ein__join_siblings(ctx, ein__may_join);
-        int64_t ps = ein__plan_cost(&ctx->plan);
-        if (way && ps >= least) {
-            arrfree(ctx->plan.step);
-            continue;
-        }
-        arrfree(best);
-        best = ctx->plan.step;
-        least = ps;
+        ein__keep_steps(ctx, &best, &least);
     }
     ctx->threads_only = false;
     arrfree(apart);
