@@ -1,7 +1,7 @@
 //@key few   some kernel multiplies without tensor cores what lanes load
 //@key half  some of those load halves
 // What a part of the keys gives for some rows: values by their weights, the largest scores and the
-// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys (attention.c).
+// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys.
 template <int ROWS, int COLS>
 struct __align__(16) key_part {
     float acc[ROWS][COLS], top[ROWS], sum[ROWS];

@@ -5,8 +5,8 @@
 //@key moving    ... or moving ...
 //@key turning   ... or turning ...
 //@key taps      ... or take their terms' places from a table
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
