@@ -243,7 +243,7 @@ static void ein__put_plan_steps(const ein__emitter *z, ein__buf *out) {
         ein__put(out, p->step[i].measured ? " measured " : " est. ");
         ein__buf name = {0};
         ein__put_comment(&name, p->step[i].name, strlen(p->step[i].name));
-        ein__putf(out, "%-16s ", name.s ? name.s : "");
+        ein__putf(out, "%-24s ", name.s ? name.s : "");
         ein__buf_free(&name);
         ein__put_call(out, &p->step[i], &z->run[i]);
         ein__put(out, "\n");
@@ -259,7 +259,8 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_kept(ctx, out);
     ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
     ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
-    ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
+    ein__putf(out, "// weights   %d tensor%s, blob of ", (int)arrlen(ctx->graph.weight),
+              arrlen(ctx->graph.weight) == 1 ? "" : "s");
     ein__put_amount(out, z->blob_bytes);
     ein__put(out, "\n");
     ein__put_memory(z, out);
