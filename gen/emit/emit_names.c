@@ -249,6 +249,14 @@ static void ein__name_buffers(ein__emitter *z) {
     shfree(taken);
 }
 
+// Whether a comment's line may end before s[at]: not between a name and what it is said to be, nor
+// within a range.
+static bool ein__may_wrap(const char *s, size_t at) {
+    if (s[at] == '\n') return true;
+    return s[at] == ' ' && s[at - 1] != ':' && strncmp(s + at, " in ", 4) != 0 &&
+           strncmp(s + at - 3, " in ", 4) != 0;
+}
+
 // A comment; long ones continue on the next line, broken at spaces.
 static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *indent) {
     size_t width = 96 - strlen(indent), at = 0, end = text->n;
@@ -257,7 +265,7 @@ static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *in
         size_t n = end - at, room = at ? width - 4 : width;
         if (n > room) {
             n = room;
-            while (n > 20 && text->s[at + n] != ' ' && text->s[at + n] != '\n') n--;
+            while (n > 20 && !ein__may_wrap(text->s, at + n)) n--;
         }
         ein__putf(out, "%s// %s", indent, at ? "    " : "");
         ein__put_comment(out, text->s + at, n);
