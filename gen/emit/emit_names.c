@@ -403,8 +403,12 @@ static void ein__collect(ein__emitter *z) {
     const char **seen = NULL;
     ein__name_buffers(z);
     ein__put(&z->kernels, "");
-    ein__collect_kernels(z, ctx->plan.init, &z->init, &seen);
     ein__collect_kernels(z, ctx->plan.step, &z->run, &seen);
+    const size_t run = z->kernels.n;
+    ein__put(&z->kernels, "// Those that only create launches.\n\n");
+    const size_t create = z->kernels.n;
+    ein__collect_kernels(z, ctx->plan.init, &z->init, &seen);
+    if (z->kernels.n == create) z->kernels.s[z->kernels.n = run] = 0;
     arrfree(seen);
     z->spatial = 2;
     for (ptrdiff_t i = 0; !ctx->status && i < arrlen(ctx->plan.step); i++) {
