@@ -104,10 +104,9 @@
 //   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
 // EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
 // for statistics, what a softmax is taken of, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes are FP32's alone, and with
-// EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
-// 2e-3 (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of
-// a plan with ein_desc.inspect tells where they arise (--errors).
+// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3
+// (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of a
+// plan with ein_desc.inspect tells where they arise (--errors).
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
@@ -118,9 +117,8 @@
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither, else it does not compile (stb_ds has its own
-// hooks);
-// EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only. EIN_STATIC makes
-// the functions static.
+// hooks); EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only.
+// EIN_STATIC makes the functions static.
 //
 // THREADS
 // One thread at a time uses a context. Contexts have nothing of ours in common, but stb_ds has one
@@ -156,7 +154,7 @@
 #include <stdint.h>
 
 #define EIN_VERSION "0.1.0"
-#define EIN_CODEGEN 1  // raised whenever the emitted bytes change for unchanged input
+#define EIN_CODEGEN 1  // raised by versions that emit other bytes for unchanged input
 
 #ifndef EIN_DEF
 #ifdef EIN_STATIC
@@ -284,7 +282,7 @@ typedef struct {
     size_t bytes;      // dense, row-major
     const char *blob;  // weights from a file: name of the blob statement and ...
     const char *key;   // ... of the tensor in it; NULL for seeded ones
-    bool seeded;       // ein_fill_weight can make the values
+    bool seeded;       // ein_fill can make the values
 } ein_tensor_info;
 
 typedef struct ein_ctx ein_ctx;
