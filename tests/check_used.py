@@ -2,7 +2,9 @@
 """What an emitted file defines it uses: macros, functions, templates, types.
 
 Models in several arithmetics, with libraries and without; each name that a file's own lines define
-at their left margin must stand in it once more. Ends with `N passed, N failed`.
+at their left margin must stand in it once more. Kernels of run stand in front of those that create
+alone launches; no comment is broken between the name of an operand and its tensor. Ends with `N
+passed, N failed`.
 """
 
 import collections
@@ -35,6 +37,16 @@ def unused(text):
     return sorted(name for name in names if words[name] < 2)
 
 
+def misplaced(text):
+    """Kernels in front of the mark that run does not launch, and those behind it that it does."""
+    kernels = re.search(r"^// ---- kernels (.*?)^// ---- state ", text, re.M | re.S).group(1)
+    parts = kernels.partition("// Those that only create launches.")
+    front, behind = (set(re.findall(r"^static __global__ [^{]*?\b(k_\w+)\(", part, re.M))
+                     for part in parts[::2])
+    launched = set(re.findall(r"launch\(m, \w+, (k_\w+)", text[text.index("\n// ---- run "):]))
+    return sorted(front - launched | behind & launched)
+
+
 def main():
     checks = Checks()
     checks.check("names that are defined alone are found", unused(EXAMPLE) == ["A", "f"])
@@ -43,9 +55,12 @@ def main():
             path = os.path.join(ROOT, model + ".ein")
             done = subprocess.run([EINNET, "emit", path, "-o", "-"] + options.split(),
                                   stdout=subprocess.PIPE, check=True)
+            text = done.stdout.decode()
+            checks.none("%s %s: kernels in their places" % (model, options), misplaced(text))
+            checks.none("%s %s: operands and their tensors" % (model, options),
+                        re.findall(r"^ *//.*\bp\d+:$", text, re.M))
             # What the model's sizes are called is for those who include the header.
-            text = re.sub(r"^#define \w+_(ARENA|WEIGHT)_BYTES .*\n", "", done.stdout.decode(),
-                          flags=re.M)
+            text = re.sub(r"^#define \w+_(ARENA|WEIGHT)_BYTES .*\n", "", text, flags=re.M)
             names = unused(text)
             checks.check("%s %s" % (model, options), not names, " ".join(names))
     return checks.finish()
