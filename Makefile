@@ -1,10 +1,12 @@
 # einnet: `make` builds build/einnet; `make help` lists the rest. Nothing is written outside build/,
-# out/, einnet.h and .venv/, but for the Debian packages that `make setup` names before it installs.
+# out/, einnet.h and .venv/, but by `make install`, and for the Debian packages that `make setup`
+# names before it installs.
 
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 OPT ?= -O2 -g
+PREFIX ?= /usr/local
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wswitch-enum -Wdouble-promotion -Wundef
 INCLUDE := -Igen -Ibuild -isystem build/onnx
@@ -12,13 +14,14 @@ INCLUDE := -Igen -Ibuild -isystem build/onnx
 PROGRAM := $(patsubst gen/%.c,build/%.o,gen/einnet.c $(wildcard gen/cli/*.c gen/import/*.c))
 TEMPLATES := $(sort $(wildcard templates/*.cu))
 
-.PHONY: all header golden test demo setup format lint clean help gpu-kit
+.PHONY: all install header golden test demo setup format lint clean help gpu-kit
 .DELETE_ON_ERROR:
 
 all: build/einnet
 
 help:
 	@echo 'make          build/einnet'
+	@echo 'make install  einnet and einnet.h to $$(DESTDIR)$(PREFIX)'
 	@echo 'make demo     two models to CUDA, run on the GPU or, without one, on the CPU'
 	@echo 'make test     everything; the last line is "N passed, N failed"'
 	@echo 'make header   einnet.h from gen/ and templates/'
@@ -33,6 +36,11 @@ help:
 
 build/einnet: $(PROGRAM) build/onnx/onnx.pb-c.o
 	$(CC) $(OPT) $(LDFLAGS) -o $@ $^ -lprotobuf-c -lm
+
+install: build/einnet
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
+	install -m 755 build/einnet $(DESTDIR)$(PREFIX)/bin
+	install -m 644 einnet.h $(DESTDIR)$(PREFIX)/include
 
 build/einnet.o: build/templates.inc
 

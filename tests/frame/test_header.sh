@@ -1,6 +1,6 @@
 #!/bin/sh
 # einnet.h as a user meets it: fresh, its declarations alone in C and C++, one implementing unit
-# beside others, nothing exported and no macro defined but its own.
+# beside others, nothing exported and no macro defined but its own; installed.
 . "$(dirname "$0")/lib.sh"
 
 check 'tools build' make -s build/amalgamate build/templates.inc
@@ -65,4 +65,8 @@ empty 'exported symbols without stb_ds'
 grep -E '^ *# *define' einnet.h | sed 's/^ *# *define *//; s/[^A-Za-z0-9_].*//' |
     grep -v -x -E 'EIN[A-Z0-9_a-z]*|STB_DS_IMPLEMENTATION' > "$found"
 empty 'macros named EIN...'
+
+check 'make install' make -s install DESTDIR="$work/root" PREFIX=/usr
+check 'the installed program' "$work/root/usr/bin/einnet" --version
+check 'the installed header' cmp einnet.h "$work/root/usr/include/einnet.h"
 finish
