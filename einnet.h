@@ -108,10 +108,9 @@
 //   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
 // EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
 // for statistics, what a softmax is taken of, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes are FP32's alone, and with
-// EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
-// 2e-3 (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of
-// a plan with ein_desc.inspect tells where they arise (--errors).
+// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3
+// (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of a
+// plan with ein_desc.inspect tells where they arise (--errors).
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
@@ -122,9 +121,8 @@
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither, else it does not compile (stb_ds has its own
-// hooks);
-// EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only. EIN_STATIC makes
-// the functions static.
+// hooks); EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only.
+// EIN_STATIC makes the functions static.
 //
 // THREADS
 // One thread at a time uses a context. Contexts have nothing of ours in common, but stb_ds has one
@@ -160,7 +158,7 @@
 #include <stdint.h>
 
 #define EIN_VERSION "0.1.0"
-#define EIN_CODEGEN 1  // raised whenever the emitted bytes change for unchanged input
+#define EIN_CODEGEN 1  // raised by versions that emit other bytes for unchanged input
 
 #ifndef EIN_DEF
 #ifdef EIN_STATIC
@@ -288,7 +286,7 @@ typedef struct {
     size_t bytes;      // dense, row-major
     const char *blob;  // weights from a file: name of the blob statement and ...
     const char *key;   // ... of the tensor in it; NULL for seeded ones
-    bool seeded;       // ein_fill_weight can make the values
+    bool seeded;       // ein_fill can make the values
 } ein_tensor_info;
 
 typedef struct ein_ctx ein_ctx;
@@ -373,6 +371,7 @@ EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
 #define EIN__FN static
 #endif
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define EIN__COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 #define EIN__MAX_RANK 10     // dimensions of a tensor
 #define EIN__MAX_ITERS 16    // traversal and reduction iterators of one scope
@@ -410,6 +409,7 @@ typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
     ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
+    uint32_t derived;  // bytes that records begin with and that follow from the others
 } ein__table;
 
 typedef struct ein__pos {
@@ -593,8 +593,8 @@ typedef struct ein__term {
     uint32_t unused;
 } ein__term;
 typedef struct ein__index {
-    int64_t c, q;
     int64_t lo, hi;  // bounds of the value, rounded inwards to integers; derived
+    int64_t c, q;
     uint32_t n, unused;
     ein__term t[EIN__MAX_TERMS];  // records are interned at their used length
 } ein__index;
@@ -832,8 +832,6 @@ typedef struct ein__norm {
     ein__val also;  // the row operation's own result where it is needed elsewhere, or none
 } ein__norm;
 
-// What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
-// products of sums as sums of products (rule_distribute.c).
 // Dimensions that number two others: as they are, taken apart, those of sums too, what is read at
 // numbers of digits too (apart.c).
 typedef enum {
@@ -843,6 +841,10 @@ typedef enum {
     EIN__APART_NUMBERS,
     EIN__APARTS
 } ein__apartness;
+
+// What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
+// products of fewer terms (rule_linear.c, rule_beside.c, rule_repeats.c), with products of sums as
+// sums of products (rule_distribute.c).
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
@@ -850,6 +852,17 @@ typedef enum {
     EIN__DISTRIBUTED,
     EIN__VARIANTS
 } ein__variant;
+
+// What a plan is derived from, and how. Plans are tried with several; what is explained, proved or
+// measured later is derived as the plan was that was taken.
+typedef struct ein__approach {
+    bool rereading;        // what reads a result in another order may read its source
+    uint32_t without;      // bits of rules of search by which nothing may be chosen
+    bool nesting;          // concatenations begin with others (nest.c)
+    ein__apartness apart;  // whether dimensions are taken apart
+    bool entire;           // what nothing reads is computed too, as others may share it
+    ein__variant variant;  // what is derived
+} ein__approach;
 
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
@@ -871,14 +884,9 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
-    bool rereading;        // derived with ein_ctx.rereading
-    uint32_t without;      // ... and ein_ctx.without
-    bool nesting;          // ... ein_ctx.nesting
-    ein__apartness apart;  // ... ein_ctx.apart
-    bool numbering;        // ... ein_ctx.numbering
-    bool unended;          // ... ein_ctx.unended
-    bool entire;           // ... ein_ctx.entire
-    ein__variant variant;  // ... ein_ctx.variant
+    ein__approach approach;
+    bool numbering;  // made with ein_ctx.numbering
+    bool unended;    // ... with ein_ctx.unended
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -1001,17 +1009,12 @@ struct ein_ctx {
         ein__val v;
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
-    bool rereading;    // derivation takes what reads a result in another order to read its source
-    bool rereads;      // there are such definitions
-    uint32_t without;  // bits of rules of search by which nothing may be chosen
-    bool nesting;      // concatenations begin with others (nest.c)
-    bool nests;        // there are such
-    ein__apartness apart;  // whether dimensions are taken apart
-    bool parts;            // there are such
-    bool numbering;        // what is read at numbers of digits is taken apart for its kernel
-    bool numbers;          // there is such
-    bool entire;           // what nothing reads is computed too, as others may share it
-    ein__variant variant;  // what is derived
+    ein__approach approach;  // that is tried, or that the plan has
+    bool rereads;            // there are definitions that its `rereading` takes ...
+    bool nests;              // ... concatenations that `nesting` ...
+    bool parts;              // ... and dimensions that `apart` does
+    bool numbering;          // what is read at numbers of digits is taken apart for its kernel
+    bool numbers;            // there is such
     ein_stats stats;
 };
 
@@ -1274,15 +1277,33 @@ static void ein__table_grow(ein__table *t) {
     t->mask = mask;
 }
 
+// The slot of the record with these bytes, which is empty when there is none.
+static uint32_t ein__record_slot(const ein__table *t, uint32_t hash, const char *rec, size_t size) {
+    uint32_t at = hash & t->mask;
+    for (; t->slot[at].id; at = (at + 1) & t->mask) {
+        const ein__slot *s = &t->slot[at];
+        if (s->hash == hash && s->size == size &&
+            !memcmp((const char *)t->rec[s->id] + t->derived, rec + t->derived, size - t->derived))
+            break;
+    }
+    return at;
+}
+
+// Id of the record with these bytes, of which those that are derived may not be known yet; 0: there
+// is none.
+EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size) {
+    if (!t->slot) return 0;
+    uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
+    return t->slot[ein__record_slot(t, hash, rec, size)].id;
+}
+
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
     if (!t->rec) arrput(t->rec, NULL);
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
-    uint32_t hash = ein__record_hash(rec, size), at = hash & t->mask;
-    for (; t->slot[at].id; at = (at + 1) & t->mask) {
-        const ein__slot *s = &t->slot[at];
-        if (s->hash == hash && s->size == size && !memcmp(t->rec[s->id], rec, size)) return s->id;
-    }
+    uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
+    uint32_t at = ein__record_slot(t, hash, rec, size);
+    if (t->slot[at].id) return t->slot[at].id;
     void *copy = ein__alloc(a, size);
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
@@ -8439,7 +8460,28 @@ static bool ein__ix_linear(const ein_ctx *ctx, const ein__index *f) {
     return true;
 }
 
-// Sorts the terms, joins equal atoms, drops zeros, reduces by the gcd, adds bounds, interns.
+// Adds its bounds to a form. False when they leave the safe range.
+static bool ein__add_bounds(ein_ctx *ctx, ein__index *f) {
+    int64_t lo, hi;
+    if (!ein__sum_bounds(ctx, f, &lo, &hi)) return false;
+    if (!ein__ix_linear(ctx, f)) {
+        ein__tighten_bounds(ctx, f, &lo, &hi);
+        ein__count_bounds(ctx, f, &lo, &hi);
+    }
+    f->lo = -ein__floordiv(-lo, f->q);
+    f->hi = ein__floordiv(hi, f->q);
+    // What q shares with every coefficient it does not share with c: no value is an integer.
+    int64_t common = f->q;
+    for (uint32_t i = 0; i < f->n && common > 1; i++) common = ein__gcd(f->t[i].k, common);
+    if (common > 1) {
+        f->lo = 1;
+        f->hi = 0;
+    }
+    return true;
+}
+
+// Sorts the terms, joins equal atoms, drops zeros, reduces by the gcd, interns; bounds, which may
+// have to be counted, are found once for each form.
 static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     for (uint32_t i = 1; i < f->n; i++)
         for (uint32_t j = i; j > 0 && f->t[j].atom < f->t[j - 1].atom; j--) {
@@ -8465,25 +8507,13 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
         f->q /= g;
         for (uint32_t i = 0; i < n; i++) f->t[i].k /= g;
     }
-    int64_t lo, hi;
-    if (!ein__sum_bounds(ctx, f, &lo, &hi)) return ein__ix_overflow(ctx);
-    if (!ein__ix_linear(ctx, f)) {
-        ein__tighten_bounds(ctx, f, &lo, &hi);
-        ein__count_bounds(ctx, f, &lo, &hi);
-    }
-    f->lo = -ein__floordiv(-lo, f->q);
-    f->hi = ein__floordiv(hi, f->q);
-    // What q shares with every coefficient it does not share with c: no value is an integer.
-    int64_t common = f->q;
-    for (uint32_t i = 0; i < n && common > 1; i++) common = ein__gcd(f->t[i].k, common);
-    if (common > 1) {
-        f->lo = 1;
-        f->hi = 0;
-    }
-    // Every byte up to the last term is set, so equal forms are equal records.
+    // Every other byte up to the last term is set, so equal forms are equal records.
     f->unused = 0;
     for (uint32_t i = 0; i < n; i++) f->t[i].unused = 0;
     size_t size = offsetof(ein__index, t) + n * sizeof(ein__term);
+    ein__ix known = {ein__interned(&ctx->indices, f, size)};
+    if (known.i) return known;
+    if (!ein__add_bounds(ctx, f)) return ein__ix_overflow(ctx);
     return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, f, size)};
 }
 
@@ -14374,22 +14404,30 @@ static ein__val ein__pass_value(ein__pass *z, const char *name, ein__val like, e
     return v;
 }
 
+// Gives `t` a dimension for each iterator of `s` in `used`, in their order. map[] gets the
+// iterators of `s` in those of `t`, 0 for the others, back[] the dimensions of `t` in the iterators
+// of `s`. False: they are too many.
+static bool ein__used_dims(ein_ctx *ctx, const ein__scope *s, uint32_t used, ein__scope *t,
+                           ein__ix *map, ein__ix *back) {
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (t->nt == EIN__MAX_RANK) return false;
+        map[i] = ein__ix_iter(ctx, t->nt, s->n[i]);
+        back[t->nt] = ein__ix_iter(ctx, i, s->n[i]);
+        t->n[t->nt++] = s->n[i];
+    }
+    return true;
+}
+
 // New value with the iterators that `ex` uses as its dimensions, but for those in `sums`, over
 // which it is summed; gives the read of it.
 static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uint32_t sums,
                               const char *suffix) {
     ein_ctx *ctx = z->ctx;
-    uint32_t used = ein__ex_uses(ctx, ex);
     ein__scope t = {.reduce = sums ? EIN__R_SUM : EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!((used & ~sums) >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
-        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        t.n[t.nt++] = s->n[i];
-    }
+    if (!ein__used_dims(ctx, s, ein__ex_uses(ctx, ex) & ~sums, &t, map, back)) return (ein__ex){0};
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
         if (!(sums >> i & 1)) continue;
         map[i] = ein__ix_iter(ctx, t.nt + t.ns, s->n[i]);
@@ -14484,14 +14522,8 @@ static ein__val ein__as_repeated(ein__pass *z, ein__val old, ein__val v) {
     uint32_t used = ein__ex_uses(ctx, s->body);
     ein__scope once = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < s->nt; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (s->n[i] > 1 && !(used >> i & 1)) continue;
-        map[i] = ein__ix_iter(ctx, once.nt, s->n[i]);
-        back[once.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        once.n[once.nt++] = s->n[i];
-    }
-    if (once.nt == s->nt) return v;
+    for (uint32_t i = 0; i < s->nt; i++) used |= (uint32_t)(s->n[i] == 1) << i;
+    if (!ein__used_dims(ctx, s, used, &once, map, back) || once.nt == s->nt) return v;
     once.body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
     const char *name = ein__namef(ctx, "%s.once", ctx->value[v.i].name);
     ein__val w = ein__pass_value(z, name, v, ctx->value[v.i].dtype, &once);
@@ -14842,6 +14874,25 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
 static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
                           ein__val (*rewrite)(ein__pass *, ein__val)) {
     return ein__run_pass_for(ctx, root, nroot, rewrite, NULL);
+}
+
+static ein__val ein__rebuild_same(ein__pass *z, ein__val v) {
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Whether the programs under `p` and `q` are one but for names: of a program that has both, equal
+// definitions are one value.
+static bool ein__is_same_program(ein_ctx *ctx, const ein__val *p, const ein__val *q, int nroot) {
+    ein__val *both = EIN__NEW(&ctx->arena, ein__val, 2 * nroot + 1);
+    memcpy(both, p, (size_t)nroot * sizeof *p);
+    memcpy(both + nroot, q, (size_t)nroot * sizeof *q);
+    bool same = ein__run_pass(ctx, both, 2 * nroot, ein__rebuild_same);
+    for (int k = 0; k < nroot && same; k++) {
+        const ein__value *a = &ctx->value[both[k].i], *b = &ctx->value[both[nroot + k].i];
+        same = a->scope.i == b->scope.i && a->dtype == b->dtype;
+    }
+    return same;
 }
 /* ---- nest.c ---- */
 // Concatenations that begin alike, as those of densely connected blocks do: each is the longest one
@@ -16305,24 +16356,36 @@ static bool ein__apart_any(const ein__apart *a, bool sums) {
     return any;
 }
 
+// What is to be taken apart of the program under `root` next, in `*a`, as `how` has it; whether
+// that is anything.
+static bool ein__apart_choose(ein_ctx *ctx, const ein__val *root, int nroot, ein__apart how,
+                              ein__apart *a) {
+    *a = how;
+    a->ctx = ctx;
+    a->order = ein__live(ctx, root, nroot);
+    ein__apart_begin(a, root, nroot);
+    while (!ein__apart_settle(a) && !ctx->status) continue;
+    return !ctx->status && ein__apart_any(a, false);
+}
+
+static void ein__apart_free(ein__apart *a) {
+    arrfree(a->order);
+    arrfree(a->first);
+    arrfree(a->dim);
+    arrfree(a->now);
+}
+
 // Takes dimensions of the program under `root` apart by what `how` has; `*parts` tells whether
 // there were such.
 static bool ein__apart_rounds(ein_ctx *ctx, ein__val *root, int nroot, ein__apart how,
                               bool *parts) {
     bool ok = true, any = true;
     for (int round = 0; round < EIN__APART_ROUNDS && ok && any; round++) {
-        ein__apart a = how;
-        a.ctx = ctx;
-        a.order = ein__live(ctx, root, nroot);
-        ein__apart_begin(&a, root, nroot);
-        while (!ein__apart_settle(&a) && !ctx->status) continue;
-        any = ein__apart_any(&a, false);
+        ein__apart a;
+        any = ein__apart_choose(ctx, root, nroot, how, &a);
         *parts |= ein__apart_any(&a, a.sums);
         ok = !ctx->status && (!any || ein__run_pass_for(ctx, root, nroot, ein__rebuild_apart, &a));
-        arrfree(a.order);
-        arrfree(a.first);
-        arrfree(a.dim);
-        arrfree(a.now);
+        ein__apart_free(&a);
     }
     return ok;
 }
@@ -16336,14 +16399,17 @@ static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, ein__apartn
 }
 
 // The same where steps are about to be made of what was derived: of what is read at numbers of
-// digits, and for whoever computes it alone. ctx->numbers tells whether there were such;
-// ctx->numbering: they are taken apart.
+// digits, and for whoever computes it alone. Without ctx->numbering nothing is taken apart, but
+// ctx->numbers tells whether there is such.
 static bool ein__take_numbers_apart(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__apart how = {.numbers = true, .alone = true};
-    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    const ein__apart how = {.numbers = true, .alone = true};
     if (ctx->desc.form || !ein__rule_on(ctx, EIN__RULE_APART)) return true;
-    memcpy(other, root, (size_t)nroot * sizeof *root);
-    return ein__apart_rounds(ctx, ctx->numbering ? root : other, nroot, how, &ctx->numbers);
+    if (ctx->numbering) return ein__apart_rounds(ctx, root, nroot, how, &ctx->numbers);
+    if (ctx->numbers) return true;
+    ein__apart a;
+    ctx->numbers = ein__apart_choose(ctx, root, nroot, how, &a);
+    ein__apart_free(&a);
+    return !ctx->status;
 }
 // what calls and kernels cost
 /* ---- cost.c ---- */
@@ -23686,33 +23752,25 @@ typedef struct ein__norm_product {
     uint32_t rows;
 } ein__norm_product;
 
-// Whether `ix` is a number of iterators of `s` that takes all values below `n`, each once and at
-// one place alone; `*used` gets them.
-static bool ein__norm_number(ein_ctx *ctx, const ein__scope *s, ein__ix ix, int64_t n,
-                             uint32_t *used) {
-    const ein__index *f = ein__ix_get(ctx, ix);
-    int64_t unit = 1;
-    if (f->c || f->q != 1) return false;
-    for (uint32_t found = 0; found < f->n; found++) {
-        uint32_t t = 0;
-        while (t < f->n && f->t[t].k != unit) t++;
-        if (t == f->n) return false;
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        if (a->kind != EIN__ITER || (*used >> a->slot & 1)) return false;
-        *used |= 1u << a->slot;
-        unit *= s->n[a->slot];
-    }
-    return unit == n;
-}
-
 // Whether `read` reads all of its value at iterators of its own, each once, or numbers of these;
 // `*used` gets them.
 static bool ein__norm_bare(ein_ctx *ctx, const ein__scope *s, const ein__expr *read,
                            uint32_t *used) {
-    *used = 0;
+    ein__digits_read found[EIN__MAX_ITERS] = {{0}};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__scope all = *s;
+    all.nt += all.ns;
+    for (uint32_t i = 0; i < all.nt; i++) map[i] = ein__ix_const(ctx, 0);
     for (uint32_t k = 0; k < read->nix; k++) {
         int64_t n = ctx->value[read->val].shape.d[k];
-        if (!ein__norm_number(ctx, s, read->ix[k], n, used)) return false;
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (!ein__invert_subscript(ctx, &all, f, ein__ix_iter(ctx, k, n), n, found, map))
+            return false;
+    }
+    *used = 0;
+    for (uint32_t i = 0; i < all.nt; i++) {
+        if (found[i].n && (found[i].n > 1 || found[i].size[0] != all.n[i])) return false;
+        if (found[i].n) *used |= 1u << i;
     }
     return true;
 }
@@ -23751,8 +23809,11 @@ static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p)
         return false;
     p->rows = 0;
     for (uint32_t k = 0; k < p->y->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, p->y->ix[k]);
+        bool sum = uses & sums;
         p->map[k] = p->y->ix[k];
-        bool sum = ein__ix_uses(ctx, p->y->ix[k]) & sums;
+        // A row is all that the product sums over, or its statistics are not the product's.
+        if (sum && uses & ~sums) return false;
         if (!sum && p->rows == k) p->rows = k + 1;
         else if (!sum) return false;
     }
@@ -23782,6 +23843,7 @@ static ein__ex ein__norm_weights(ein__normer *z, const ein__norm_product *p, ein
             uint32_t used = ein__ix_uses(ctx, p->w->ix[k]);
             for (uint32_t slot = 0; used >> slot; slot++) {
                 if (!(used >> slot & 1) || (sum && slot >= s->nt) != (pass == 1)) continue;
+                if (!pass && nt == EIN__MAX_RANK) return (ein__ex){0};
                 n[nt + ns] = s->n[slot];
                 map[slot] = ein__ix_iter(ctx, (uint32_t)(nt + ns), s->n[slot]);
                 if (pass) ns++;
@@ -26710,7 +26772,6 @@ static bool ein__joined_slots(ein_ctx *ctx, ein__joined *z) {
 // The block-diagonal filter: its dimensions are the new iterators that it uses, in their order.
 static ein__ex ein__joined_filter(ein__deriver *d, const ein__joined *z, int from) {
     ein_ctx *ctx = d->ctx;
-    uint32_t uses = 0;
     ein__scope k = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     ein__ex w =
@@ -26718,16 +26779,8 @@ static ein__ex ein__joined_filter(ein__deriver *d, const ein__joined *z, int fro
     for (uint32_t i = 0; w.i && i < z->f->s->nt; i++)
         if (z->join[i])
             w = ein__ex_when(ctx, ein__ix_sub(ctx, z->other[i], z->own[i]), 1, false, w);
-    if (!w.i) return w;
-    uses = ein__ex_uses(ctx, w);
-    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(uses >> i & 1)) continue;
-        if (k.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, k.nt, z->t.n[i]);
-        back[k.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
-        k.n[k.nt++] = z->t.n[i];
-    }
+    if (!w.i || !ein__used_dims(ctx, &z->t, ein__ex_uses(ctx, w), &k, map, back))
+        return (ein__ex){0};
     k.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     ein__val v = k.body.i
                      ? ein__class_of(d, &k, "dense", from, "block-diagonal weights", EIN__INNER)
@@ -27655,14 +27708,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     bool load = ctx->value[z->w->val].weight_only;
     if (!load && volume > ein__elements(&ctx->value[z->w->val].shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
-    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-        back[t.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
-        map[i] = ein__ix_iter(ctx, t.nt, z->t.n[i]);
-        t.n[t.nt++] = z->t.n[i];
-    }
+    if (!ein__used_dims(ctx, &z->t, used, &t, map, back)) return (ein__ex){0};
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
     ein__val v = ein__class_of(d, &t, "taps", from, ein__point_why(z), EIN__INNER);
@@ -28547,10 +28593,10 @@ EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status && ein__widen_factors(ctx, root, nroot);
-    if (ctx->apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->apart);
+    if (ctx->approach.apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->approach.apart);
     if (ok && ein__rule_on(ctx, EIN__RULE_INLINE))
         ok = ein__run_pass(ctx, root, nroot, ein__rebuild_pieces);
-    if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
+    if (ctx->approach.nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
     for (int r = 0; r < EIN__NRULES && ok; r++)
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
@@ -29012,14 +29058,7 @@ static ein__ex ein__repeat_weights(ein__pass *pass, ein__repeating *z, ein__val 
         if (z->r[i].d > 1 && z->r[i].sum >= 0)
             uses |= ein__ix_uses(ctx, z->r[i].t) | ein__ix_uses(ctx, z->r[i].u), summed = true;
     if (!summed) return ein__ex_subst(ctx, w, z->map, (int)(s->nt + s->ns));
-    for (uint32_t i = 0; i < z->t.nt + z->t.ns; i++) {
-        own[i] = ein__ix_const(ctx, 0);
-        if (!(uses >> i & 1)) continue;
-        if (k.nt == EIN__MAX_RANK) return (ein__ex){0};
-        at[k.nt] = ein__ix_iter(ctx, i, z->t.n[i]);
-        own[i] = ein__ix_iter(ctx, k.nt, z->t.n[i]);
-        k.n[k.nt++] = z->t.n[i];
-    }
+    if (!ein__used_dims(ctx, &z->t, uses, &k, own, at)) return (ein__ex){0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++)
         map[i] = ein__ix_subst(ctx, z->map[i], own, (int)(z->t.nt + z->t.ns));
     for (uint32_t i = 0; i < z->p->nix; i++) {
@@ -29541,6 +29580,37 @@ enum {
     EIN__LINEAR_GAIN = 75    // percent of the terms, at most
 };
 
+// A map in front of a product or behind it, which is linear in what has iterators of `along`.
+typedef struct ein__linearity {
+    ein_ctx *ctx;
+    uint32_t along;
+    const ein__ix *at;  // the map's iterators in those of what becomes of it
+    int nt;
+    bool (*leaf)(void *user, ein__ex ex, ein__ex *now);  // whether `ex` becomes `*now` as a whole
+    void *user;
+} ein__linearity;
+
+// What becomes of `ex` of the map; none: it is not linear.
+static ein__ex ein__linear_map(const ein__linearity *z, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__ex now = {0}, part[2];
+    if (z->leaf(z->user, ex, &now)) return now;
+    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
+        return ein__ex_unary(ctx, EIN__NEG, ein__linear_map(z, e.kid[0]));
+    if (e.op != EIN__X_BINARY) return now;
+    bool sum = e.fn == EIN__ADD || e.fn == EIN__SUB, factor[2];
+    for (int k = 0; k < 2; k++) factor[k] = !sum && !(ein__ex_uses(ctx, e.kid[k]) & z->along);
+    if (!sum && !(e.fn == EIN__MUL && (factor[0] || factor[1])) && !(e.fn == EIN__DIV && factor[1]))
+        return now;
+    for (int k = 0; k < 2; k++) {
+        part[k] =
+            factor[k] ? ein__ex_subst(ctx, e.kid[k], z->at, z->nt) : ein__linear_map(z, e.kid[k]);
+        if (!part[k].i) return part[k];
+    }
+    return ein__ex_binary(ctx, (ein__fn)e.fn, part[0], part[1]);
+}
+
 typedef struct ein__linear {
     ein__pass *pass;
     ein_ctx *ctx;
@@ -29551,6 +29621,7 @@ typedef struct ein__linear {
     uint32_t summed;                               // dimensions of the map that are summed over,
     int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];  // and where
     ein__ix at[EIN__MAX_RANK];                     // the map's iterators in the product's
+    ein__linearity map;
     ein__val made[EIN__LINEAR_PARTS];
     int nmade;
 } ein__linear;
@@ -29591,15 +29662,9 @@ static ein__ex ein__linear_constant(ein__linear *z, ein__ex ex) {
     ein_ctx *ctx = z->ctx;
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     ein__scope t = {.reduce = EIN__R_SUM};
-    uint32_t uses = ein__read_slots(ctx, z->w);
-    for (uint32_t i = 0; i < z->s.nt + z->s.ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (uint32_t i = 0; i < z->s.nt; i++) {
-        if (!(uses >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK || !ein__new_slot(&t, false, ctx, z->s.n[i], &map[i]))
-            return (ein__ex){0};
-        back[t.nt - 1] = ein__ix_iter(ctx, i, z->s.n[i]);
-    }
-    if (!ein__linear_sums(z, &t, map)) return (ein__ex){0};
+    uint32_t uses = ein__read_slots(ctx, z->w) & ((1u << z->s.nt) - 1);
+    if (!ein__used_dims(ctx, &z->s, uses, &t, map, back) || !ein__linear_sums(z, &t, map))
+        return (ein__ex){0};
     int n = (int)(z->s.nt + z->s.ns);
     ex = ein__ex_subst(ctx, ex, z->at, (int)z->m->nt);
     t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, z->w), ex);
@@ -29690,15 +29755,13 @@ static ein__ex ein__linear_read(ein__linear *z, const ein__expr *x) {
 
 // ------------------------------------------------------------------------------------ the map
 
-static ein__ex ein__linear_part(ein__linear *z, ein__ex ex);
-
 // What a guard leaves of `e`, which it stands around.
 static ein__ex ein__linear_guard(ein__linear *z, const ein__expr *e) {
     ein_ctx *ctx = z->ctx;
     uint32_t slot;
     const ein__expr g = *e;
     if (!(ein__ix_uses(ctx, g.ix[0]) & z->summed)) {
-        ein__ex body = ein__linear_part(z, g.kid[0]);
+        ein__ex body = ein__linear_map(&z->map, g.kid[0]);
         return ein__ex_when(ctx, ein__ix_subst(ctx, g.ix[0], z->at, (int)z->m->nt), g.n, g.negate,
                             body);
     }
@@ -29710,43 +29773,34 @@ static ein__ex ein__linear_guard(ein__linear *z, const ein__expr *e) {
     z->lo[slot] = ein__most(lo, -c);
     z->hi[slot] = ein__least(hi, g.n - 1 - c);
     ein__ex body =
-        z->lo[slot] > z->hi[slot] ? ein__ex_const(ctx, 0) : ein__linear_part(z, g.kid[0]);
+        z->lo[slot] > z->hi[slot] ? ein__ex_const(ctx, 0) : ein__linear_map(&z->map, g.kid[0]);
     z->lo[slot] = lo;
     z->hi[slot] = hi;
     return body;
 }
 
-// What becomes of `ex` of the map, in the product's iterators; none: it is not linear.
-static ein__ex ein__linear_part(ein__linear *z, ein__ex ex) {
+// Parts of the map in the product's iterators: what is the same for all that is summed over, reads,
+// weights of that, guards.
+static bool ein__linear_leaf(void *user, ein__ex ex, ein__ex *now) {
+    ein__linear *z = user;
     ein_ctx *ctx = z->ctx;
     const ein__expr e = *ein__ex_get(ctx, ex);
-    int n = (int)z->m->nt;
-    if (!(ein__ex_uses(ctx, ex) & z->summed)) {
+    uint32_t uses = ein__ex_uses(ctx, ex);
+    bool free = !(uses & z->summed), weights = !(uses & ~z->summed) && ein__ex_weight_only(ctx, ex);
+    if (free) {
         ein__ex all = ein__linear_constant(z, ein__ex_const(ctx, 1));
-        return all.i ? ein__ex_binary(ctx, EIN__MUL, ein__ex_subst(ctx, ex, z->at, n), all) : all;
+        ein__ex once = ein__ex_subst(ctx, ex, z->at, (int)z->m->nt);
+        *now = all.i ? ein__ex_binary(ctx, EIN__MUL, once, all) : all;
+    } else if (e.op == EIN__X_READ && !ctx->value[e.val].weight_only) {
+        *now = ein__linear_read(z, &e);
+    } else if (weights) {
+        *now = ein__linear_constant(z, ex);
+    } else if (e.op == EIN__X_WHEN) {
+        *now = ein__linear_guard(z, &e);
+    } else {
+        return false;
     }
-    if (e.op == EIN__X_READ && !ctx->value[e.val].weight_only) return ein__linear_read(z, &e);
-    if (!(ein__ex_uses(ctx, ex) & ~z->summed) && ein__ex_weight_only(ctx, ex))
-        return ein__linear_constant(z, ex);
-    if (e.op == EIN__X_WHEN) return ein__linear_guard(z, &e);
-    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
-        return ein__ex_unary(ctx, EIN__NEG, ein__linear_part(z, e.kid[0]));
-    if (e.op != EIN__X_BINARY) return (ein__ex){0};
-    bool free[2];
-    for (int k = 0; k < 2; k++) free[k] = !(ein__ex_uses(ctx, e.kid[k]) & z->summed);
-    if (e.fn == EIN__ADD || e.fn == EIN__SUB) {
-        ein__ex left = ein__linear_part(z, e.kid[0]);
-        ein__ex right = left.i ? ein__linear_part(z, e.kid[1]) : left;
-        return right.i ? ein__ex_binary(ctx, (ein__fn)e.fn, left, right) : right;
-    }
-    if (!(e.fn == EIN__MUL && (free[0] || free[1])) && !(e.fn == EIN__DIV && free[1]))
-        return (ein__ex){0};
-    int k = !free[0] ? 0 : 1;
-    ein__ex part = ein__linear_part(z, e.kid[k]);
-    ein__ex factor = ein__ex_subst(ctx, e.kid[1 - k], z->at, n);
-    if (!part.i) return part;
-    return k ? ein__ex_binary(ctx, (ein__fn)e.fn, factor, part)
-             : ein__ex_binary(ctx, (ein__fn)e.fn, part, factor);
+    return true;
 }
 
 // ------------------------------------------------------------------------------------ the rule
@@ -29755,14 +29809,13 @@ static ein__ex ein__linear_part(ein__linear *z, ein__ex ex) {
 // neither windows nor batches.
 static bool ein__linear_fits(ein__linear *z) {
     ein_ctx *ctx = z->ctx;
-    uint32_t sums = 0, outer = (1u << z->s.nt) - 1, in_w = ein__read_slots(ctx, z->w), slot;
+    uint32_t sums = 0, outer = (1u << z->s.nt) - 1, slot;
+    if (ein__read_slots(ctx, z->p) & ein__read_slots(ctx, z->w) & outer) return false;
     for (uint32_t k = 0; k < z->p->nix; k++) {
-        uint32_t uses = ein__read_slots(ctx, z->p), used = ein__ix_uses(ctx, z->p->ix[k]);
         z->at[k] = z->p->ix[k];
         z->lo[k] = 0;
         z->hi[k] = z->m->n[k] - 1;
-        if (uses & in_w & outer) return false;
-        if (!(used & ~outer)) continue;
+        if (!(ein__ix_uses(ctx, z->p->ix[k]) & ~outer)) continue;
         if (!ein__ix_is_iter(ctx, z->p->ix[k], &slot) || (sums >> slot & 1) ||
             z->s.n[slot] != z->m->n[k])
             return false;
@@ -29818,8 +29871,9 @@ static ein__val ein__rule_linear(ein__pass *pass, ein__val v) {
     ein__scope m = *ein__scope_of(ctx, of);
     z.m = &m;
     if (!ein__linear_fits(&z) || !ein__linear_inside(&z)) return v;
+    z.map = (ein__linearity){ctx, z.summed, z.at, (int)m.nt, ein__linear_leaf, &z};
     ein__attempt attempt = ein__try(ctx);
-    ein__ex body = ein__linear_part(&z, m.body);
+    ein__ex body = ein__linear_map(&z.map, m.body);
     body = ein__add_scaled(ctx, (ein__ex){0}, alpha, body);
     bool gains = body.i && ein__linear_gains(&z);
     pass->self = v;
@@ -29840,8 +29894,9 @@ typedef struct ein__pooling {
     double alpha;
     ein__ix at[EIN__MAX_RANK];  // C's dimensions in V's iterators
     uint32_t pooled;            // those that change along V's sum
-    bool inside;                // none is read beyond its end
+    bool inside;                // none of these is read beyond its end
     ein__val sums, made;        // of x, and the product of these
+    ein__ex now;                // the latter at V's places
 } ein__pooling;
 
 // Whether each pooled dimension of the product is one of `x`, read in place, and none of weights.
@@ -29914,39 +29969,21 @@ static bool ein__pool_product(ein__pooling *z) {
     return z->made.i != 0;
 }
 
-// What becomes of `ex`, a map's of C, in V's iterators; none: it is not linear, or not the same
-// along the sum.
-static ein__ex ein__pool_part(ein__pooling *z, ein__ex ex) {
+// Parts of a map of C, in V's iterators: C itself, and what is the same along the sum.
+static bool ein__pool_leaf(void *user, ein__ex ex, ein__ex *now) {
+    const ein__pooling *z = user;
     ein_ctx *ctx = z->ctx;
     const ein__expr e = *ein__ex_get(ctx, ex);
-    int n = (int)z->c.nt;
-    ein__ix at[EIN__MAX_RANK];
-    if (!(ein__ex_uses(ctx, ex) & z->pooled)) {
+    bool same = !(ein__ex_uses(ctx, ex) & z->pooled);
+    if (same && z->inside) {
         double places = (double)ein__extent_of(&z->s, ~((1u << z->s.nt) - 1));
-        ein__ex all = z->inside ? ein__ex_subst(ctx, ex, z->at, n) : (ein__ex){0};
-        return all.i ? ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, places), all) : all;
+        ein__ex all = ein__ex_subst(ctx, ex, z->at, (int)z->c.nt);
+        *now = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, places), all);
+    } else if (e.op == EIN__X_READ && e.val == z->product.i &&
+               ein__reads_in_place(ctx, &e, &z->c)) {
+        *now = z->now;
     }
-    if (e.op == EIN__X_READ) {
-        if (e.val != z->product.i || !ein__reads_in_place(ctx, &e, &z->c)) return (ein__ex){0};
-        for (uint32_t k = 0; k < z->s.nt; k++) at[k] = ein__ix_iter(ctx, k, z->s.n[k]);
-        return ein__ex_read(ctx, z->made, 0, at, (int)z->s.nt);
-    }
-    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
-        return ein__ex_unary(ctx, EIN__NEG, ein__pool_part(z, e.kid[0]));
-    if (e.op != EIN__X_BINARY) return (ein__ex){0};
-    if (e.fn == EIN__ADD || e.fn == EIN__SUB) {
-        ein__ex left = ein__pool_part(z, e.kid[0]);
-        ein__ex right = left.i ? ein__pool_part(z, e.kid[1]) : left;
-        return right.i ? ein__ex_binary(ctx, (ein__fn)e.fn, left, right) : right;
-    }
-    bool first = !(ein__ex_uses(ctx, e.kid[0]) & z->pooled), second = !first;
-    if (second && ein__ex_uses(ctx, e.kid[1]) & z->pooled) return (ein__ex){0};
-    if (e.fn != EIN__MUL && !(e.fn == EIN__DIV && second)) return (ein__ex){0};
-    ein__ex part = ein__pool_part(z, e.kid[first ? 1 : 0]);
-    ein__ex factor = ein__ex_subst(ctx, e.kid[first ? 0 : 1], z->at, n);
-    if (!part.i) return part;
-    return first ? ein__ex_binary(ctx, (ein__fn)e.fn, factor, part)
-                 : ein__ex_binary(ctx, (ein__fn)e.fn, part, factor);
+    return same || now->i;
 }
 
 // The product of which `of`, itself or a map, is made; none: that is not all that it is made of.
@@ -29964,15 +30001,17 @@ static ein__val ein__pooled_product(ein_ctx *ctx, ein__val of) {
     return found;
 }
 
-// Whether V, of scope z->s, is a sum over places of what is made of a product alone, whose places
-// are more than V's.
+// Whether V, of scope z->s, is `*scale` times a sum over places of what is made of a product alone,
+// whose places are more than V's. `*body`: how it is made; none: it is the product. Beyond the ends
+// of dimensions that are not pooled the product of sums would not be 0: weights may go on there.
 static bool ein__find_pooling(ein__pooling *z, ein__ex *body, double *scale) {
     ein_ctx *ctx = z->ctx;
-    const ein__expr *e = ein__ex_get(ctx, z->s.body);
-    *scale = 1;
-    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
-        if (ein__ex_is_const(ctx, e->kid[k], scale)) e = ein__ex_get(ctx, e->kid[1 - k]);
-    if (z->s.reduce != EIN__R_SUM || e->op != EIN__X_READ || e->bits) return false;
+    ein__addition sum = {.n = 0};
+    if (z->s.reduce != EIN__R_SUM || !ein__list_addends(ctx, z->s.body, 1, &sum) || sum.n != 1)
+        return false;
+    const ein__expr *e = ein__ex_get(ctx, sum.t[0].ex);
+    *scale = sum.t[0].scale;
+    if (e->op != EIN__X_READ || e->bits) return false;
     z->of = (ein__val){e->val};
     z->product = ein__pooled_product(ctx, z->of);
     const ein__scope *p = ein__scope_of(ctx, z->of), *c = ein__scope_of(ctx, z->product);
@@ -29983,10 +30022,11 @@ static bool ein__find_pooling(ein__pooling *z, ein__ex *body, double *scale) {
     z->inside = true;
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        bool pooled = ein__ix_uses(ctx, e->ix[k]) >> z->s.nt, in = f->lo >= 0 && f->hi < c->n[k];
+        if (c->n[k] != p->n[k] || f->q != 1 || !(pooled || in)) return false;
         z->at[k] = e->ix[k];
-        z->inside &= f->q == 1 && f->lo >= 0 && f->hi < c->n[k];
-        if (c->n[k] != p->n[k] || f->q != 1) return false;
-        if (ein__ix_uses(ctx, e->ix[k]) >> z->s.nt) z->pooled |= 1u << k;
+        z->inside &= in;
+        z->pooled |= (uint32_t)pooled << k;
     }
     *body = z->of.i == z->product.i ? (ein__ex){0} : p->body;
     return z->pooled && ein__pools_operand(z);
@@ -30018,10 +30058,11 @@ static ein__val ein__rule_pooled(ein__pass *pass, ein__val v) {
     if (!ein__find_pooling(&z, &body, &scale)) return v;
     ein__attempt attempt = ein__try(ctx);
     bool made = ein__pool_product(&z) && ein__pooling_gains(&z);
+    const ein__linearity map = {ctx, z.pooled, z.at, (int)z.c.nt, ein__pool_leaf, &z};
     for (uint32_t k = 0; k < z.s.nt; k++) at[k] = ein__ix_iter(ctx, k, z.s.n[k]);
-    if (made)
-        body = body.i ? ein__pool_part(&z, body) : ein__ex_read(ctx, z.made, 0, at, (int)z.s.nt);
-    if (made) body = ein__add_scaled(ctx, (ein__ex){0}, scale, body);
+    if (made) z.now = ein__ex_read(ctx, z.made, 0, at, (int)z.s.nt);
+    body = made && body.i ? ein__linear_map(&map, body) : z.now;
+    body = ein__add_scaled(ctx, (ein__ex){0}, scale, body);
     pass->self = v;
     ein__val now = made && body.i
                        ? ein__new_map(pass, old.name, EIN__F32, old.shape.rank, old.shape.d, body)
@@ -30059,9 +30100,9 @@ typedef struct ein__sideways {
     ein__pass *pass;
     ein_ctx *ctx;
     ein__val v, p;
-    ein__scope s, m;        // of the product and of the map
-    const ein__expr *read;  // of the map
-    ein__val part[EIN__TERMS];
+    ein__scope s, m;            // of the product and of the map
+    const ein__expr *read, *w;  // the product's factors, the map and the weights
+    double alpha;
 } ein__sideways;
 
 // The product's slot that is dimension `k` of the map, and all of it, alone in the map's
@@ -30108,13 +30149,9 @@ static ein__val ein__beside_part(ein__sideways *z, const ein__addend *term, int 
                                        ein__add_scaled(ctx, (ein__ex){0}, term->scale, body))
                         : (ein__val){0};
     if (!p.i) return p;
-    const ein__expr *factor[2];
-    double alpha;
-    ein__two_factors(ctx, &z->s, factor, &alpha);
-    const ein__expr *w = factor[factor[0]->val == z->p.i];
     t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, p, 0, at, (int)z->m.nt),
-                            ein__ex_subst(ctx, ein__ex_of(ctx, w), map, (int)(t.nt + t.ns)));
-    t.body = ein__add_scaled(ctx, (ein__ex){0}, alpha, t.body);
+                            ein__ex_subst(ctx, ein__ex_of(ctx, z->w), map, (int)(t.nt + t.ns)));
+    t.body = ein__add_scaled(ctx, (ein__ex){0}, z->alpha, t.body);
     if (!t.body.i) return (ein__val){0};
     return ein__rule_value(z->pass, z->v, ein__namef(ctx, "part%d", number), &t, EIN__RULE_LINEAR);
 }
@@ -30137,17 +30174,32 @@ static int64_t ein__beside_share(ein_ctx *ctx, ein__val v, int64_t all) {
     return share;
 }
 
+// The sum of the products of the map's terms; `*share`: terms of these in percent of `v`'s. None:
+// one of them cannot be had.
+static ein__ex ein__beside_sum(ein__sideways *z, const ein__addition *sum, int64_t *share) {
+    ein_ctx *ctx = z->ctx;
+    ein__ix at[EIN__MAX_RANK];
+    ein__ex body = {0};
+    *share = 0;
+    for (uint32_t k = 0; k < z->s.nt; k++) at[k] = ein__ix_iter(ctx, k, z->s.n[k]);
+    for (int k = 0; k < sum->n; k++) {
+        ein__val part = ein__beside_part(z, &sum->t[k], k);
+        if (!part.i) return (ein__ex){0};
+        *share += ein__beside_share(ctx, part, ein__extent_of(&z->s, ~0u));
+        body = ein__add_scaled(ctx, body, 1, ein__ex_read(ctx, part, 0, at, (int)z->s.nt));
+    }
+    return body;
+}
+
 // Product `v` of a map whose terms are side by side as a sum of products, or itself.
 static ein__val ein__rule_beside(ein__pass *pass, ein__val v) {
     ein_ctx *ctx = pass->ctx;
     const ein__value old = ctx->value[v.i];
     ein__sideways z = {.pass = pass, .ctx = ctx, .v = v};
-    const ein__expr *w;
     ein__addition sum = {.n = 0};
-    ein__ix at[EIN__MAX_RANK];
-    double alpha;
-    if (old.weight_only || old.dtype != EIN__F32 || !ein__scope_of(ctx, v) ||
-        !ein__weighs(ctx, ein__scope_of(ctx, v), &w, &z.read, &alpha))
+    int64_t share;
+    if (old.weight_only || old.dtype != EIN__F32 ||
+        !ein__weighs(ctx, ein__scope_of(ctx, v), &z.w, &z.read, &z.alpha))
         return v;
     z.p = (ein__val){z.read->val};
     if (!ein__is_map(ctx, z.p) || ctx->value[z.p.i].dtype != EIN__F32 || pass->uses[z.p.i] != 1)
@@ -30156,23 +30208,12 @@ static ein__val ein__rule_beside(ein__pass *pass, ein__val v) {
     z.m = *ein__scope_of(ctx, z.p);
     if (!ein__list_addends(ctx, z.m.body, 1, &sum) || sum.n < 2) return v;
     ein__attempt attempt = ein__try(ctx);
-    ein__ex body = {0};
-    int64_t share = 0, all = ein__extent_of(&z.s, ~0u);
-    for (uint32_t k = 0; k < z.s.nt; k++) at[k] = ein__ix_iter(ctx, k, z.s.n[k]);
-    for (int k = 0; k < sum.n; k++) {
-        ein__val part = ein__beside_part(&z, &sum.t[k], k);
-        if (!part.i) break;
-        share += ein__beside_share(ctx, part, all);
-        body = ein__add_scaled(ctx, body, 1, ein__ex_read(ctx, part, 0, at, (int)z.s.nt));
-        if (k + 1 < sum.n) continue;
-        pass->self = v;
-        ein__val now = share <= EIN__LINEAR_GAIN ? ein__new_map(pass, old.name, EIN__F32,
-                                                                old.shape.rank, old.shape.d, body)
-                                                 : (ein__val){0};
-        return ein__tried(ctx, attempt) && now.i ? now : v;
-    }
-    ein__tried(ctx, attempt);
-    return v;
+    ein__ex body = ein__beside_sum(&z, &sum, &share);
+    pass->self = v;
+    ein__val now = body.i && share <= EIN__LINEAR_GAIN
+                       ? ein__new_map(pass, old.name, EIN__F32, old.shape.rank, old.shape.d, body)
+                       : (ein__val){0};
+    return ein__tried(ctx, attempt) && now.i ? now : v;
 }
 
 static ein__val ein__rebuild_beside(ein__pass *z, ein__val v) {
@@ -30308,7 +30349,7 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (ein__is_reread(z, s)) {
         ctx->rereads = true;
-        if (ctx->rereading) return last ? ein__kernel_cost(ctx, map) : 0;
+        if (ctx->approach.rereading) return last ? ein__kernel_cost(ctx, map) : 0;
     }
     if (d->step_ps && !last) return d->step_ps - 1;
     int64_t ps;
@@ -30340,7 +30381,7 @@ static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
 
 // Whether a plan may have the definition: none that a rule made which the plan is to do without.
 static bool ein__may_choose(const ein__deriver *z, const ein__def *d) {
-    return d->by < 0 || !(z->ctx->without >> d->by & 1);
+    return d->by < 0 || !(z->ctx->approach.without >> d->by & 1);
 }
 
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.
@@ -31216,17 +31257,9 @@ static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein_
         if (!sum.i) return sum;
     }
     if (same) return only;
-    uint32_t used = ein__ex_uses(ctx, sum);
     ein__scope s = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < f->s.nt + f->s.ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
-        if (s.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, s.nt, f->s.n[i]);
-        back[s.nt] = ein__ix_iter(ctx, i, f->s.n[i]);
-        s.n[s.nt++] = f->s.n[i];
-    }
+    if (!ein__used_dims(ctx, &f->s, ein__ex_uses(ctx, sum), &s, map, back)) return (ein__ex){0};
     s.body = ein__ex_subst(ctx, sum, map, (int)(f->s.nt + f->s.ns));
     bool weight = true;
     for (int i = 0; i < f->np; i++) weight &= ein__ex_weight_only(ctx, ex[i]);
@@ -35288,6 +35321,18 @@ static ein__step *ein__copy_steps(const ein__step *from) {
     return to;
 }
 
+// The plan's steps are the best ones if they are the first or cost less than those.
+static void ein__keep_steps(ein_ctx *ctx, ein__step **best, int64_t *least) {
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    if (*best && ps >= *least) {
+        arrfree(ctx->plan.step);
+        return;
+    }
+    arrfree(*best);
+    *best = ctx->plan.step;
+    *least = ps;
+}
+
 // Lets the plan's maps finish sums where that is cheaper. Gives whether some do.
 static bool ein__finish_plan(ein_ctx *ctx) {
     ein__val **reads = NULL;
@@ -35312,14 +35357,7 @@ static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
         ein__stitch_plan(ctx, !(way & 1));
         ein__chain_plan(ctx);
         if (finish) any |= ein__finish_plan(ctx);
-        int64_t ps = ein__plan_cost(&ctx->plan);
-        if (way && ps >= least) {
-            arrfree(ctx->plan.step);
-            continue;
-        }
-        arrfree(best);
-        best = ctx->plan.step;
-        least = ps;
+        ein__keep_steps(ctx, &best, &least);
     }
     arrfree(apart);
     ctx->plan.step = best;
@@ -35380,14 +35418,7 @@ EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
         bool any = ein__stitch_steps(ctx, !(way & 2));
         if (!way) finish = any;
         ein__join_siblings(ctx, ein__may_join);
-        int64_t ps = ein__plan_cost(&ctx->plan);
-        if (way && ps >= least) {
-            arrfree(ctx->plan.step);
-            continue;
-        }
-        arrfree(best);
-        best = ctx->plan.step;
-        least = ps;
+        ein__keep_steps(ctx, &best, &least);
     }
     ctx->threads_only = false;
     arrfree(apart);
@@ -35561,21 +35592,9 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     arrfree(kept);
     ein__place_counters(p);
 }
-/* ---- plan.c ---- */
-// The plan: steps in order, weight-only work split off, memory by liveness.
-
-// A value that is an output as it stands (an input, a weight, or another output's value) gets a
-// copy, so that every output has a step that writes it.
-static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
-    for (int k = 0; k < nroot; k++) {
-        bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
-        for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
-        if (!shared) continue;
-        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
-        if (!root[k].i) return false;
-    }
-    return true;
-}
+/* ---- step.c ---- */
+// The steps of a plan under layouts: what calls and kernels are given, how much memory they need
+// beside their tensors, what they cost.
 
 static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
     int64_t bytes =
@@ -35930,6 +35949,22 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         arrput(ctx->plan.step, step);
     }
 }
+/* ---- plan.c ---- */
+// Plans of a program: the steps for its values in order, weight-only work split off, made in
+// several ways, of which the cheapest is kept.
+
+// A value that is an output as it stands (an input, a weight, or another output's value) gets a
+// copy, so that every output has a step that writes it.
+static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
+    for (int k = 0; k < nroot; k++) {
+        bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
+        for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
+        if (!shared) continue;
+        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
+        if (!root[k].i) return false;
+    }
+    return true;
+}
 
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
@@ -35954,16 +35989,20 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 // trifle.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
-// Numbers of digits are not taken apart where a plan is dearer than the best by more than this
-// share.
-enum { EIN__NUMBERS_GAIN = 10, EIN__FEW_STEPS = 40 };
+enum {
+    EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
+    EIN__FEW_STEPS = 40
+};
+
+// Whether the plan has so few steps that a look at other plans costs little.
+static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
     int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
-    if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
-    if (ctx->without) than -= than / EIN__WITHOUT_GAIN;
+    if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
+    if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
     return ps <= best->baseline_ps && ps < than;
 }
 
@@ -36211,10 +36250,9 @@ static bool ein__build_numbers(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
-// Whether a step of the plan only moves what another one stored, or they are so few that a look at
-// the other plans costs little.
+// Whether a step of the plan only moves what another one stored.
 static bool ein__plan_copies(ein_ctx *ctx) {
-    bool any = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
+    bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         for (int k = 0; k < ctx->plan.step[i].nval; k++)
             any |= ein__copy_of(ctx, ctx->plan.step[i].val[k]) != NULL;
@@ -36231,7 +36269,7 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     if (!ein__build_rows(ctx, root, nroot, ein__build_loads)) return false;
     bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
                                    ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
-    if (!ctx->numbers || !near || !ein__plan_copies(ctx)) return true;
+    if (!ctx->numbers || !near || !(ein__few_steps(ctx) || ein__plan_copies(ctx))) return true;
     ctx->unended = ctx->plan.unended;
     bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
     ctx->unended = false;
@@ -36247,12 +36285,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
     ctx->plan.merging = merging;
-    ctx->plan.rereading = ctx->rereading;
-    ctx->plan.without = ctx->without;
-    ctx->plan.nesting = ctx->nesting;
-    ctx->plan.apart = ctx->apart;
-    ctx->plan.variant = ctx->variant;
-    ctx->plan.entire = ctx->entire;
+    ctx->plan.approach = ctx->approach;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -36283,10 +36316,10 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
 static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->rereading = true;
+    ctx->approach.rereading = true;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
-    ctx->rereading = false;
+    ctx->approach.rereading = false;
     ein__forget_choices(ctx);
     return ok;
 }
@@ -36306,11 +36339,11 @@ static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
 static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->without = 1u << r;
+    ctx->approach.without = 1u << r;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    ctx->without = 0;
+    ctx->approach.without = 0;
     ein__forget_choices(ctx);
     return ok;
 }
@@ -36329,10 +36362,10 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// The program under `root` as ctx->variant has it; whether that is another one.
+// The program under `root` as ctx->approach.variant has it; whether that is another one.
 static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
     *changed = false;
-    switch (ctx->variant) {
+    switch (ctx->approach.variant) {
     case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
     case EIN__FEWER_TERMS: return ein__multiply_less(ctx, root, nroot, changed);
     case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
@@ -36372,29 +36405,28 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
-    ctx->plan.nesting = ctx->nesting;
-    ctx->plan.apart = ctx->apart;
+    ctx->plan.approach = ctx->approach;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
     // What is left out may have been shared; of large programs nobody asks that.
     if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
-    ctx->entire = less && arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
-    if (ctx->entire &&
+    ctx->approach.entire = less && ein__few_steps(ctx);
+    if (ctx->approach.entire &&
         !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
-    ctx->entire = false;
+    ctx->approach.entire = false;
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
         bool changed;
         ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
         memcpy(other, blocked, (size_t)nroot * sizeof *root);
-        ctx->variant = (ein__variant)k;
+        ctx->approach.variant = (ein__variant)k;
         ok = ein__make_variant(ctx, other, nroot, &changed);
         if (ok && changed) ok = ein__try_derived(ctx, other, nroot);
-        ctx->variant = EIN__AS_FOLDED;
+        ctx->approach.variant = EIN__AS_FOLDED;
     }
     return ok;
 }
@@ -36413,18 +36445,28 @@ static bool ein__folded_program(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__own_outputs(ctx, root, nroot) && ein__fold(ctx, root, nroot);
 }
 
+// The folded programs that were planned in one arithmetic, and the least cost without derivation.
+typedef struct ein__folds {
+    ein__val *root[2 * EIN__APARTS];
+    int n;
+    int64_t baseline;
+} ein__folds;
+
 // Plans with convolutions in declared order, and where calls may have either order with these as
 // well, since what derivation takes for granted layouts may not give.
-static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
+static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
     if (!ein__folded_program(ctx, root, nroot)) return false;
-    if ((ctx->nesting && !ctx->nests) || (ctx->apart && !ctx->parts)) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = false;
-    ctx->without = 0;
-    ctx->variant = EIN__AS_FOLDED;
-    if (ctx->nesting || ctx->apart) ein__forget_costs(ctx);
+    if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
+    for (int i = 0; i < z->n; i++)
+        if (ein__is_same_program(ctx, root, z->root[i], nroot)) return true;
+    z->root[z->n++] = root;
+    ctx->approach = (ein__approach){.nesting = ctx->approach.nesting, .apart = ctx->approach.apart};
+    ctx->channels_last = ctx->rereads = false;
+    if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
@@ -36438,19 +36480,21 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
 // apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
 // begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
-    int64_t baseline = INT64_MAX;
+    ein__folds folds = {.baseline = INT64_MAX};
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
-        ctx->apart = (ein__apartness)(way % EIN__APARTS);
-        ctx->nesting = way / EIN__APARTS;
-        if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
-        bool few = arrlen(ctx->plan.step) <= EIN__FEW_STEPS;
-        if (ctx->apart == EIN__APART_NUMBERS && !ctx->plan.numbering && !few) continue;
-        ok = ein__try_orders(ctx, &baseline);
+        ctx->approach.apart = (ein__apartness)(way % EIN__APARTS);
+        ctx->approach.nesting = way / EIN__APARTS;
+        if ((ctx->approach.apart && !part) || (ctx->approach.nesting && !nest)) continue;
+        if (ctx->approach.apart == EIN__APART_NUMBERS && !ctx->plan.numbering &&
+            !ein__few_steps(ctx))
+            continue;
+        ok = ein__try_orders(ctx, &folds);
     }
     if (!ok) return false;
-    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    int64_t least = folds.baseline;
+    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < least ? least : 0;
     return !ctx->status;
 }
 /* ---- cheapest.c ---- */
@@ -36586,10 +36630,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
             ok = ein__try_without_calls(ctx, (ein_math)m, libs, &tried[m]);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
-    ctx->rereading = ctx->plan.rereading;
-    ctx->without = ctx->plan.without;
-    ctx->nesting = ctx->plan.nesting;
-    ctx->apart = ctx->plan.apart;
+    ctx->approach = ctx->plan.approach;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -36609,17 +36650,17 @@ static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any
     *any = ctx->parts = false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !*any; k++) {
         memcpy(other, root, (size_t)nroot * sizeof *root);
-        ctx->variant = (ein__variant)k;
+        ctx->approach.variant = (ein__variant)k;
         if (!ein__make_variant(ctx, other, nroot, any)) return false;
     }
     bool ok = true;
     for (int k = EIN__APART; k < EIN__APARTS && ok && !*any; k++) {
         if (!ein__rule_on(ctx, EIN__RULE_APART)) continue;
-        ctx->apart = (ein__apartness)k;
+        ctx->approach.apart = (ein__apartness)k;
         ok = ein__folded_program(ctx, other, nroot);
         *any |= ctx->parts;
     }
-    ctx->apart = EIN__NUMBERED;
+    ctx->approach.apart = EIN__NUMBERED;
     return ok;
 }
 
@@ -36636,8 +36677,8 @@ EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
         any |= less;
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
-    if (!ctx->plan.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
-    ctx->variant = ctx->plan.variant;
+    if (!ctx->plan.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
+    ctx->approach.variant = ctx->plan.approach.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }
 /* ---- cuts.c ---- */
@@ -37938,7 +37979,7 @@ static const char *const ein__tmpl_attention_parts[] = {
     "//@key few   some kernel multiplies without tensor cores what lanes load",
     "//@key half  some of those load halves",
     "// What a part of the keys gives for some rows: values by their weights, the largest scores and the",
-    "// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys (attention.c).",
+    "// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys.",
     "template <int ROWS, int COLS>",
     "struct __align__(16) key_part {",
     "    float acc[ROWS][COLS], top[ROWS], sum[ROWS];",
@@ -43941,8 +43982,8 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "//@key moving    ... or moving ...",
     "//@key turning   ... or turning ...",
     "//@key taps      ... or take their terms' places from a table",
-    "// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or",
-    "// says where they lie.",
+    "// How the threads of a product's tile load its factors: a load gives values, or says where they",
+    "// lie.",
     "",
     "// What a load finds in memory: V at `from`, or zeros where it is not `inside`.",
     "template <typename V>",
@@ -47005,6 +47046,24 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
     return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
 }
 
+enum { EIN__THREAD_KEYS = 8 };
+
+// Launches `threads` threads, each of which works by itself on what `index` tells it, and fills the
+// first keys of their kernel's template, of which two are ein__kfinish's; its own ones follow.
+// False: there are too many threads for a grid.
+static bool ein__kthreads(ein__kgen *g, int64_t threads, const char *index,
+                          ein__key keys[EIN__THREAD_KEYS], ein__launch *l) {
+    int block = ein__kblock(threads);
+    l->threads = threads;
+    keys[2] = (ein__key){"thread", ein__kthread_id(g, block)};
+    keys[3] = (ein__key){"number", ein__kunsigned(g)};
+    keys[4] = (ein__key){"threads", ein__knumber(g, threads)};
+    keys[5] = (ein__key){"index", index};
+    keys[6] = (ein__key){"kind", ein__kfunction(g, block)};
+    keys[7] = (ein__key){"alone", ein__kalone(g)};
+    return ein__kgrid(g->ctx, l, ein__ceil(threads, block), block);
+}
+
 // Whether `vec` elements along slot `v` lie together, as a vector.
 static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
                               const ein__kscan *s) {
@@ -47081,23 +47140,14 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
         ok = !g->scattered && !g->too_wide;
     }
     int64_t threads = ein__kcount_slots(g, order, n) / g->vec;
-    int block = ein__kblock(threads);
     if (threads > INT32_MAX && !g->wide) ok = false;
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+    if (ok && !g->overflow) {
         ein__buf index = {0};
         ein__put(&index, "");
         ein__kdecompose(g, &index, order, n, scan.used, "id");
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"body", g->code[0].s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        l->threads = threads;
-        ein__kfinish(g, v, hint, ein__tmpl_map, keys, 9, out, l);
+        ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", g->code[0].s}};
+        if (ein__kthreads(g, threads, index.s, keys, l))
+            ein__kfinish(g, v, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
         ein__buf_free(&index);
     }
     ein__kscan_free(&scan);
@@ -47513,19 +47563,9 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
 static bool ein__kred_threads(ein__kgen *g, ein__kred *r, int64_t threads, const char *loops,
                               const char *hint, ein__buf *out, ein__launch *l) {
     if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
-    int block = ein__kblock(threads);
-    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
-    ein__key keys[] = {{0},
-                       {0},
-                       {"thread", ein__kthread_id(g, block)},
-                       {"number", ein__kunsigned(g)},
-                       {"threads", ein__knumber(g, threads)},
-                       {"index", r->index.s},
-                       {"body", loops},
-                       {"kind", ein__kfunction(g, block)},
-                       {"alone", ein__kalone(g)}};
-    l->threads = threads;
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", loops}};
+    if (!g->overflow && ein__kthreads(g, threads, r->index.s, keys, l))
+        ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     return true;
 }
 
@@ -47655,7 +47695,9 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     return unit;
 }
 
-// What the lanes that share an output do together, a warp or a part of one: ten keys.
+enum { EIN__LANES_KEYS = 10 };
+
+// What the lanes that share an output do together, a warp or a part of one.
 static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
                                ein__key *keys) {
     ein_ctx *c = g->ctx;
@@ -47696,47 +47738,79 @@ static const char *ein__kred_count(ein__kgen *g, const ein__kred *r, int outer, 
                       vec > 1 ? ein__namef(g->ctx, "(%s)", until) : until);
 }
 
+// How many blocks share the terms of an output, or of neighbouring ones. The estimate may have
+// taken others for neighbours than the merged iterators have, and there may be too many blocks for
+// that.
+static int ein__kshare_parts(const ein__kgen *g, const ein__kred *r, const ein__step *step,
+                             ein__kshare *how) {
+    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
+    bool column = *how == EIN__SHARE_COLUMN;
+    int64_t groups = column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs;
+    if (step->parts < 2 || groups * step->parts > most) return 1;
+    if (!column) *how = EIN__SHARE_BLOCK;
+    return step->parts;
+}
+
+// Launches `parts` blocks for each group of outputs.
+static bool ein__kshare_grid(ein__kgen *g, ein__kshare how, int64_t groups, int parts, int threads,
+                             ein__launch *l) {
+    if (!ein__kgrid(g->ctx, l, groups * parts, threads)) return false;
+    if (how == EIN__SHARE_COLUMN)
+        l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
+    g->shared = parts > 1;
+    return true;
+}
+
+enum { EIN__SHARE_KEYS = 4 };
+
+// The group that a block is for, and which of the terms its threads take.
+static void ein__kshare_keys(ein__kgen *g, ein__kshare how, int parts, ein__key *keys) {
+    ein_ctx *c = g->ctx;
+    bool column = how == EIN__SHARE_COLUMN;
+    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
+    const char *block = ein__kblock_id(g), *start = column ? "threadIdx.y" : "threadIdx.x";
+    if (parts > 1) {
+        block = ein__namef(c, "%s / %du", block, parts);
+        start = ein__namef(c, "blockIdx.x %% %du * %du + %s", parts, threads, start);
+    }
+    keys[0] = (ein__key){"block", block};
+    keys[1] = (ein__key){"start", start};
+    keys[2] = (ein__key){"stride", ein__namef(c, "%du", threads * parts)};
+    keys[3] = (ein__key){"parts", parts > 1 ? ein__namef(c, "%du", parts) : ""};
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
-    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
-    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
-    bool column = how == EIN__SHARE_COLUMN;
-    // The estimate may have taken others for neighbours than the merged iterators have.
-    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
-        parts = 1;
-    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
+    static const char *const *const lines[] = {[EIN__SHARE_WARP] = ein__tmpl_reduce_warp,
+                                               [EIN__SHARE_BLOCK] = ein__tmpl_reduce_block,
+                                               [EIN__SHARE_COLUMN] = ein__tmpl_reduce_column};
+    int vec = g->vec, parts = ein__kshare_parts(g, r, step, &how);
+    bool warp = how == EIN__SHARE_WARP, column = how == EIN__SHARE_COLUMN;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
     if (column && vec == 1) ein__kreduce_own(g, r, EIN__COLUMN_THREADS * parts);
     if (!step->sums && r->ns - r->own == 1) ein__kred_bounds(g, r, false);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
-    bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
     int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
     l->threads = r->outputs * 32;
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
-    int64_t groups = (r->outputs + each - 1) / each;
-    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
-    g->shared = parts > 1;
-    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    int64_t groups = ein__ceil(r->outputs, each);
+    if (g->overflow || !ein__kshare_grid(g, how, groups, parts, warps * 32, l)) return true;
     ein__buf terms = {0};
     g->vec_slot = last;
     const int outer = r->ns - r->own;
     ein__kdecompose(g, &terms, r->s, outer, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__kloops(g, &terms, r->s + outer, r->own, 2, r->core.s);
-    const char *number = ein__namef(g->ctx, "%d", parts),
-               *x = column ? "threadIdx.y" : "threadIdx.x";
-    bool several = parts > 1;
-    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
     ein__key keys[23] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
-        {"outputs", block ? ein__namef(g->ctx, "%lld", (long long)groups * parts)
-                          : ein__knumber(g, r->outputs)},
+        {"outputs", warp || column ? ein__knumber(g, r->outputs)
+                                   : ein__namef(g->ctx, "%lld", (long long)groups * parts)},
         {"index", r->index.s},
         {"before", g->code[0].s},
         {"identity", ein__kred_zero(g, r)},
@@ -47744,27 +47818,26 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"T", ein__ksums_type(g, r->sums)},
-        {"whole", NULL},
-        {"block",
-         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
-        {"start",
-         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
-        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
-        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
-        {"add", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")}};
-    if (column) {
-        const char *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
-        keys[12] = (ein__key){"join", join};
-        keys[18] = (ein__key){
-            "ahead", ein__namef(g->ctx, "%d", r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD)};
-        ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 19, out, l);
+        {"T", ein__ksums_type(g, r->sums)}};
+    int n = 12, ahead = r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD;
+    if (!column)
+        keys[n++] =
+            (ein__key){"whole", lanes == 32 ? ein__kwhole(g, r->reduce, warp, r->sums) : NULL};
+    if (warp) {
+        ein__kreduce_lanes(g, r, lanes, warps, keys + n);
+        n += EIN__LANES_KEYS;
     } else {
-        if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
-        if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
-        ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 23 : 17, out, l);
+        ein__kshare_keys(g, how, parts, keys + n);
+        n += EIN__SHARE_KEYS;
     }
+    if (column) {
+        const char *add = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other"),
+                   *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
+        keys[n++] = (ein__key){"add", add};
+        keys[n++] = (ein__key){"join", join};
+        keys[n++] = (ein__key){"ahead", ein__namef(g->ctx, "%d", ahead)};
+    }
+    ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;
 }
@@ -47963,110 +48036,64 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     if (g->vec > 1) return false;
     ein__kplaces_parts(g, z, step, true);
     if (g->too_wide || (r->outputs > INT32_MAX && !g->wide)) return false;
-    int block = ein__kblock(r->outputs);
-    if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + block - 1) / block, block)) return true;
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__putf(&loops, "%s best = %s;\n", z->pair, z->none);
     ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"thread", ein__kthread_id(g, block)},
-                       {"number", ein__kunsigned(g)},
-                       {"threads", ein__knumber(g, r->outputs)},
-                       {"index", r->index.s},
-                       {"body", loops.s},
-                       {"kind", ein__kfunction(g, block)},
-                       {"alone", ein__kalone(g)}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", loops.s}};
+    if (!g->overflow && ein__kthreads(g, r->outputs, r->index.s, keys, l))
+        ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     ein__buf_free(&loops);
     return true;
 }
 
-// A warp for each output.
-static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, int warps, int vec,
-                             const char *hint, ein__buf *out, ein__launch *l) {
-    ein__kred *r = &z->r;
-    ein__key keys[] = {{0},
-                       {0},
-                       {"number", ein__kunsigned(g)},
-                       {"outputs", ein__knumber(g, r->outputs)},
-                       {"block", ein__namef(g->ctx, "%d", 32 * warps)},
-                       {"index", r->index.s},
-                       {"before", g->code[0].s},
-                       {"pair", z->pair},
-                       {"none", z->none},
-                       {"count", ein__knumber(g, r->count / vec)},
-                       {"terms", terms},
-                       {"after", r->post.s},
-                       {"store", r->store.s},
-                       {"warp", ein__kwarp_id(g, warps)}};
-    ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, 14, out, l);
-}
-
-// Blocks of threads that share the terms of one output, or of 32 neighbours; `parts` of them.
-static void ein__kplace_block(ein__kgen *g, ein__kplaces *z, const char *terms, bool column,
-                              int parts, int vec, const char *hint, ein__buf *out, ein__launch *l) {
-    ein__kred *r = &z->r;
-    const char *number = ein__namef(g->ctx, "%d", parts),
-               *x = column ? "threadIdx.y" : "threadIdx.x";
-    bool several = parts > 1;
-    int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[] = {
-        {0},
-        {0},
-        {"number", ein__kunsigned(g)},
-        {"outputs", column ? ein__knumber(g, r->outputs)
-                           : ein__namef(g->ctx, "%lld", (long long)(r->outputs * parts))},
-        {"index", r->index.s},
-        {"before", g->code[0].s},
-        {"pair", z->pair},
-        {"none", z->none},
-        {"count", ein__knumber(g, r->count / vec)},
-        {"terms", terms},
-        {"after", r->post.s},
-        {"store", r->store.s},
-        {"block",
-         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
-        {"start",
-         several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
-        {"stride", ein__namef(g->ctx, "%du", threads * parts)},
-        {"parts", several ? ein__namef(g->ctx, "%su", number) : ""}};
-    ein__kfinish(g, r->out, hint, column ? ein__tmpl_place_column : ein__tmpl_place_block, keys, 16,
-                 out, l);
-}
-
+// A warp for each output, or blocks of threads that share the terms of one or of 32 neighbours.
 static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
                                const ein__step *step, const char *hint, ein__buf *out,
                                ein__launch *l) {
+    static const char *const *const lines[] = {[EIN__SHARE_WARP] = ein__tmpl_place_warp,
+                                               [EIN__SHARE_BLOCK] = ein__tmpl_place_block,
+                                               [EIN__SHARE_COLUMN] = ein__tmpl_place_column};
     ein__kred *r = &z->r;
-    int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
-    int vec = g->vec, parts = step->parts > 1 ? step->parts : 1;
-    bool column = how == EIN__SHARE_COLUMN;
-    if ((column ? ein__ceil(r->outputs, EIN__COLUMN_OUTPUTS) : r->outputs) * parts > most)
-        parts = 1;
-    if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
+    int vec = g->vec, parts = ein__kshare_parts(g, r, step, &how);
+    bool warp = how == EIN__SHARE_WARP, column = how == EIN__SHARE_COLUMN;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
-    int last = g->vec_slot, warps = r->outputs >= 4096 ? 4 : 1;
+    int last = g->vec_slot;
     ein__kplaces_parts(g, z, step, false);
     if (g->too_wide || g->scattered) return false;
-    bool warp = how == EIN__SHARE_WARP;
-    if (!warp) warps = EIN__BLOCK_THREADS / 32;
-    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
-    int64_t groups = (r->outputs + each - 1) / each;
-    if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
-    g->shared = parts > 1;
-    if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
+    int warps = !warp ? EIN__BLOCK_THREADS / 32 : r->outputs >= 4096 ? 4 : 1;
+    int64_t groups = ein__ceil(r->outputs, column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1);
+    if (g->overflow || !ein__kshare_grid(g, how, groups, parts, warps * 32, l)) return true;
     ein__buf terms = {0};
     g->vec_slot = last;
     ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
     ein__put(&terms, r->core.s);
-    if (warp) ein__kplace_warp(g, z, terms.s, warps, vec, hint, out, l);
-    else ein__kplace_block(g, z, terms.s, column, parts, vec, hint, out, l);
+    ein__key keys[16] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"outputs", warp || column ? ein__knumber(g, r->outputs)
+                                   : ein__namef(g->ctx, "%lld", (long long)(groups * parts))},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"pair", z->pair},
+        {"none", z->none},
+        {"count", ein__knumber(g, r->count / vec)},
+        {"terms", terms.s},
+        {"after", r->post.s},
+        {"store", r->store.s}};
+    int n = 12;
+    if (warp) {
+        keys[n++] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
+        keys[n++] = (ein__key){"warp", ein__kwarp_id(g, warps)};
+    } else {
+        ein__kshare_keys(g, how, parts, keys + n);
+        n += EIN__SHARE_KEYS;
+    }
+    ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;
 }
@@ -48228,22 +48255,14 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
     bool ok = f->planes ? ein__knarrow_planes(g, step, f, scan, &rest)
                         : ein__knarrow_places(g, step, f, order, n, &rest);
     int64_t threads = ein__kcount_slots(g, threads_of, nthread) / 4;
-    int block = ein__kblock(threads);
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+    if (ok && !g->overflow) {
         ein__put(&index, "");
         ein__kdecompose(g, &index, threads_of, nthread, scan->used, "id");
         ein__putf(&body, "%s%s%s", g->code[0].s, load.s, rest.s);
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"body", body.s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 9, out, l);
+        ein__key keys[] = {[EIN__THREAD_KEYS] = {"body", body.s}};
+        if (ein__kthreads(g, threads, index.s, keys, l))
+            ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load);
@@ -48659,26 +48678,15 @@ static bool ein__klast_put(ein__kgen *g, ein__kred *r, ein__klast_strip *z, cons
     g->slot[col->t] = keep;
     ein__klast_taps(g, r, z, &taps);
     ein__klast_store(g, r, z, step, &column);
-    int block = ein__kblock(threads);
     bool zero = r->reduce == EIN__R_SUM;
     bool ok = !g->too_wide && !g->scattered && (threads <= INT32_MAX || g->wide);
     ein__put(&index, g->code[0].s);
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"columns", ein__namef(g->ctx, "%d", z->columns)},
-                           {"begin", zero ? "" : ein__kidentity(g, r->reduce)},
-                           {"taps", taps.s},
-                           {"column", column.s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        l->threads = threads;
-        ein__kfinish(g, r->out, hint, ein__tmpl_window_last, keys, 12, out, l);
-    }
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"columns", ein__namef(g->ctx, "%d", z->columns)},
+                       {"begin", zero ? "" : ein__kidentity(g, r->reduce)},
+                       {"taps", taps.s},
+                       {"column", column.s}};
+    if (ok && !g->overflow && ein__kthreads(g, threads, index.s, keys, l))
+        ein__kfinish(g, r->out, hint, ein__tmpl_window_last, keys, EIN__COUNT(keys), out, l);
     ein__buf_free(&index);
     ein__buf_free(&taps);
     ein__buf_free(&column);
@@ -48921,25 +48929,14 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     ein__kwindow_row(g, r, t, &rows);
     int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
     int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
-    int block = ein__kblock(threads);
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    if (ok && !g->overflow && ein__kgrid(c, l, (threads + block - 1) / block, block)) {
-        ein__key keys[] = {
-            {0},
-            {0},
-            {"thread", ein__kthread_id(g, block)},
-            {"number", ein__kunsigned(g)},
-            {"threads", ein__knumber(g, threads)},
-            {"index", index.s},
-            {"tile", ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns)},
-            {"load", load.s},
-            {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
-            {"row", rows.s},
-            {"kind", ein__kfunction(g, block)},
-            {"alone", ein__kalone(g)}};
-        l->threads = threads;
-        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, 12, out, l);
-    }
+    const char *tile = ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns);
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"tile", tile},
+                       {"load", load.s},
+                       {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},
+                       {"row", rows.s}};
+    if (ok && !g->overflow && ein__kthreads(g, threads, index.s, keys, l))
+        ein__kfinish(g, r->out, hint, ein__tmpl_window, keys, EIN__COUNT(keys), out, l);
     ein__buf_free(&index);
     ein__buf_free(&load);
     ein__buf_free(&rows);
@@ -49555,7 +49552,7 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
             {"loadB", load_b.s},
             {"inside", inside},
             {"store", store.s}};
-        ein__kfinish(g, step->out, hint, ein__tmpl_band, keys, 17, out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_band, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&index);
     ein__buf_free(&load_a);
@@ -51536,24 +51533,13 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     bool ok = ein__ktile_transform(g, &z, &transform, l);
     ein__ktile_store(g, step, &z, &store);
     int64_t threads = ein__kcount_slots(g, z.t, z.nt);
-    int block = ein__kblock(threads);
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
-        ein__key keys[] = {{0},
-                           {0},
-                           {"thread", ein__kthread_id(g, block)},
-                           {"number", ein__kunsigned(g)},
-                           {"threads", ein__knumber(g, threads)},
-                           {"index", index.s},
-                           {"tile", ein__ktile_array(g, &z)},
-                           {"load", load.s},
-                           {"transform", transform.s},
-                           {"store", store.s},
-                           {"kind", ein__kfunction(g, block)},
-                           {"alone", ein__kalone(g)}};
-        l->threads = threads;
-        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 12, out, l);
-    }
+    ein__key keys[] = {[EIN__THREAD_KEYS] = {"tile", ein__ktile_array(g, &z)},
+                       {"load", load.s},
+                       {"transform", transform.s},
+                       {"store", store.s}};
+    if (ok && !g->overflow && ein__kthreads(g, threads, index.s, keys, l))
+        ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, EIN__COUNT(keys), out, l);
     ein__buf_free(&index);
     ein__buf_free(&load);
     ein__buf_free(&transform);
@@ -52801,7 +52787,7 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
                            {"threads", ein__knumber(&g, threads)},
                            {"index", index.s},
                            {"body", body.s}};
-        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 7, out, launch);
+        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, EIN__COUNT(keys), out, launch);
     }
     ein__buf_free(&index);
     ein__buf_free(&body);
@@ -52843,39 +52829,32 @@ static const char *ein__need_text(ein__needs needs, ein__need what) {
     return ein__is_needed(needs, what) ? "1" : "";
 }
 
-// Device functions that they call; to stand before the first kernel.
-EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
-    ein__kgen g = {.ctx = ctx};
+// The same where one of its keys says that it is.
+static void ein__put_asked_for(ein__buf *out, const char *const *lines, const ein__key *keys,
+                               int nkey) {
+    bool needed = false;
+    for (int i = 0; i < nkey; i++) needed |= *keys[i].text != 0;
+    ein__put_helper(out, needed, lines, keys, nkey);
+}
+
+// What kernels of products have in common, and attention with them.
+static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     const char *tf32 = ein__need_text(needs, EIN__NEED_TENSOR_TF32),
                *fp16 = ein__need_text(needs, EIN__NEED_TENSOR_HALF),
                *threads = ein__need_text(needs, EIN__NEED_ROWS),
                *warps = ein__need_text(needs, EIN__NEED_TENSOR_ROWS);
+    bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
+         attend_tf32 = ein__is_needed(needs, EIN__NEED_ATTEND_TF32),
+         attend_half = ein__is_needed(needs, EIN__NEED_ATTEND_HALF),
+         attends = attend_tf32 || attend_half;
     ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
              sums[] = {{"rows", warps}};
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
                        {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
-    ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
-                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
-                         {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
-    ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
-                      {"half", *fp16 ? fp16 : attend[1].text},
+    ein__key mma[] = {{"tf32", attend_tf32 ? "1" : tf32},
+                      {"half", attend_half ? "1" : fp16},
                       {"rows", warps},
                       {"older", ctx->desc.math == EIN_MATH_FP16 ? "1" : ""}};
-    ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
-                       {"store", ein__need_text(needs, EIN__NEED_STORE4)},
-                       {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
-    ein__key bfloat[] = {{"load", ein__need_text(needs, EIN__NEED_BFLOAT_LOAD4)},
-                         {"store", ein__need_text(needs, EIN__NEED_BFLOAT_STORE4)},
-                         {"value", ein__need_text(needs, EIN__NEED_BFLOAT4)}};
-    ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
-                        {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
-                        {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
-                        {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
-    ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
-                         {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
-    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
-    bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
-         attends = *attend[0].text || *attend[1].text;
     ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
                         {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)},
                         {"moved", ein__need_text(needs, EIN__NEED_MOVED)},
@@ -52883,27 +52862,35 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"moving", ein__need_text(needs, EIN__NEED_MOVING)},
                         {"turning", ein__need_text(needs, EIN__NEED_TURNING)},
                         {"taps", ein__need_text(needs, EIN__NEED_TAPS)}};
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 7);
-    ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
-    ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads,
+                    EIN__COUNT(loads));
+    ein__put_asked_for(out, ein__tmpl_tiles_rows, row, EIN__COUNT(row));
+    ein__put_helper(out, plain, ein__tmpl_tiles, tile, EIN__COUNT(tile));
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
-                    tail, 2);
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
+                    tail, EIN__COUNT(tail));
+    ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
-    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
-    ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
-    ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
-                    bfloat, 3);
-    ein__put_helper(out, attends, ein__tmpl_attend, attend, 3);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
+}
+
+static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {
+    ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
+                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
+                         {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
+    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
+    ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
+                         {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
+    ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend,
+                    EIN__COUNT(attend));
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score,
+                    EIN__COUNT(score));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
-                    spread, 2);
-    ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
-                    ein__tmpl_half8, eight, 4);
+                    spread, EIN__COUNT(spread));
+}
+
+// Results of several threads as one: of each reduction, and of several sums at once.
+static void ein__put_sum_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
+    ein__kgen g = {.ctx = ctx};
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         const char *warp = ein__need_text(needs, (ein__need)(EIN__NEED_WARP + r)),
                    *column = ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r));
@@ -52912,7 +52899,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                            {"warp", warp},
                            {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))},
                            {"column", column}};
-        ein__put_helper(out, *warp || *column, ein__tmpl_warp, keys, 5);
+        ein__put_helper(out, *warp || *column, ein__tmpl_warp, keys, EIN__COUNT(keys));
     }
     for (int n = 2; n <= EIN__SUMS; n++) {
         bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),
@@ -52923,8 +52910,32 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                            {"add", ein__kcombine_sums(&g, n, EIN__R_SUM, "v", "part[j]")},
                            {"all", n > 2 ? "all" : "both"},
                            {"block", block ? "1" : ""}};
-        ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, 6);
+        ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, EIN__COUNT(keys));
     }
+}
+
+// Device functions that they call; to stand before the first kernel.
+EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
+    ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
+                       {"store", ein__need_text(needs, EIN__NEED_STORE4)},
+                       {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
+    ein__key bfloat[] = {{"load", ein__need_text(needs, EIN__NEED_BFLOAT_LOAD4)},
+                         {"store", ein__need_text(needs, EIN__NEED_BFLOAT_STORE4)},
+                         {"value", ein__need_text(needs, EIN__NEED_BFLOAT4)}};
+    ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
+                        {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
+                        {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
+                        {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_product_helpers(ctx, out, needs);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
+    ein__put_asked_for(out, ein__tmpl_half4, four, EIN__COUNT(four));
+    ein__put_asked_for(out, ein__tmpl_bfloat4, bfloat, EIN__COUNT(bfloat));
+    ein__put_attention_helpers(out, needs);
+    ein__put_asked_for(out, ein__tmpl_half8, eight, EIN__COUNT(eight));
+    ein__put_sum_helpers(ctx, out, needs);
 }
 /* ---- emit_stitch.c ---- */
 // Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
@@ -53013,7 +53024,7 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
          g.also.i ? ein__namef(ctx, "%lldu", (long long)(vectors ? count / whole : count)) : ""},
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
     *l = all;
-    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
+    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, EIN__COUNT(keys), out, l);
     ein__kgen_free(&g);
 }
 /* ---- emit_siblings.c ---- */
@@ -53065,7 +53076,7 @@ static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *ou
                            {"bound", ein__namef(ctx, "%d", block)},
                            {"thread", ein__kthread_id(&g, block)},
                            {"parts", calls.s}};
-        ein__kfinish(&g, step->out, "siblings", ein__tmpl_siblings, keys, 5, out, l);
+        ein__kfinish(&g, step->out, "siblings", ein__tmpl_siblings, keys, EIN__COUNT(keys), out, l);
     }
     ein__buf_free(&calls);
     ein__kgen_free(&g);
@@ -53119,7 +53130,7 @@ EIN__FN void ein__put_matmul_size(ein__buf *out, const ein__step *s, bool typed,
 // Types of such a call and of its sizes.
 EIN__FN void ein__emit_matmul_types(ein__buf *out, bool typed, bool pins) {
     ein__key keys[] = {{"pins", pins ? "1" : ""}, {"typed", typed ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_matmul_types, keys, 2);
+    ein__tmpl_put(out, ein__tmpl_matmul_types, keys, EIN__COUNT(keys));
 }
 
 // For the summary.
@@ -53136,7 +53147,7 @@ EIN__FN void ein__emit_gemm(ein__buf *out, const char *model, bool typed, bool t
                        {"tf32", tf32 ? "1" : ""},
                        {"scalar", typed ? "void" : "float"},
                        {"steps", steps ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_gemm, keys, 5);
+    ein__tmpl_put(out, ein__tmpl_gemm, keys, EIN__COUNT(keys));
 }
 
 // The functions that make the calls, for program or probe `model`. `typed`: rows tell types.
@@ -53151,7 +53162,7 @@ EIN__FN void ein__emit_matmul(ein__buf *out, const char *model, const char *limi
                        {"limit", limit},
                        {"pins", pins ? "1" : "0"},
                        {"steps", steps ? "1" : "0"}};
-    ein__tmpl_put(out, ein__tmpl_matmul, keys, 8);
+    ein__tmpl_put(out, ein__tmpl_matmul, keys, EIN__COUNT(keys));
 }
 /* ---- emit_conv.c ---- */
 // Text of calls of cuDNN: convolutions, some by its graph API, some with their channels last.
@@ -53221,10 +53232,10 @@ EIN__FN void ein__emit_conv_types(ein_ctx *ctx, ein__buf *out, const ein__conv_t
                        {"nhwc", f->nhwc ? "1" : ""},
                        {"copied", f->nhwc && !f->probe ? "1" : ""}};
     if (f->engines) {
-        ein__tmpl_put(out, ein__tmpl_engine_types, engine, 1);
+        ein__tmpl_put(out, ein__tmpl_engine_types, engine, EIN__COUNT(engine));
         ein__put(out, "\n");
     }
-    ein__tmpl_put(out, ein__tmpl_conv_types, keys, 7);
+    ein__tmpl_put(out, ein__tmpl_conv_types, keys, EIN__COUNT(keys));
 }
 
 // Calls by the graph API.
@@ -53240,7 +53251,7 @@ static void ein__emit_engine(ein_ctx *ctx, ein__buf *out, const ein__conv_text *
                        {"pinned", f->probe ? "" : "1"},
                        {"nhwc", f->nhwc ? "1" : ""},
                        {"steps", f->probe ? "" : "1"}};
-    ein__tmpl_put(out, ein__tmpl_engine, keys, 11);
+    ein__tmpl_put(out, ein__tmpl_engine, keys, EIN__COUNT(keys));
     ein__put(out, "\n");
 }
 
@@ -53283,10 +53294,10 @@ EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f
                        {"wrapped", pinned || copied ? "1" : ""}};
     if (f->engines) ein__emit_engine(ctx, out, f);
     if (copied) {
-        ein__tmpl_put(out, ein__tmpl_conv_order, order, 3);
+        ein__tmpl_put(out, ein__tmpl_conv_order, order, EIN__COUNT(order));
         ein__put(out, "\n");
     }
-    ein__tmpl_put(out, ein__tmpl_conv, keys, 20);
+    ein__tmpl_put(out, ein__tmpl_conv, keys, EIN__COUNT(keys));
 }
 /* ---- emit_names.c ---- */
 // Names in the emitted files, and the kernels that a plan needs, each distinct text once.
@@ -53321,60 +53332,43 @@ static bool ein__is_of_library(ein_ctx *ctx, const char *name) {
     return variant && ein__is_listed(words, ein__name_n(ctx, name, n - 1), n - 1);
 }
 
-// Names that a C, C++ or CUDA source cannot use for a type of its own.
+// Names that a C, C++ or CUDA source cannot use for a type of its own, and those that the emitted
+// file declares beside it or uses inside of create.
 static bool ein__is_taken(const char *name) {
-    static const char words[] =
-        " alignas alignof and asm auto bool break case catch char class const constexpr"
-        " const_cast continue decltype default delete do double dynamic_cast else enum"
-        " explicit export extern false float for friend goto if inline int long mutable"
-        " namespace new noexcept not nullptr operator or private protected public register"
-        " reinterpret_cast return restrict short signed sizeof static static_assert"
-        " static_cast struct switch template this thread_local throw true try typedef typeid"
-        " typename union unsigned using virtual void volatile wchar_t while xor main half"
-        " half2 nv_bfloat16 nv_bfloat162 dim3 threadIdx blockIdx blockDim gridDim warpSize"
-        " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"
-        " ssize_t FILE div_t ldiv_t lldiv_t NULL stdin stdout stderr abs exit abort malloc"
-        " calloc free realloc printf puts remove rename time clock exp log sin cos tan sqrt"
-        " pow floor ceil erf min max signal read write open close fail launch first_like"
-        " await_previous next_early ALONE FIRST MIDDLE LAST steps upload record info cudaStream_t "
-        "cudaError_t"
-        " cudaGraph_t cudnnHandle_t cublasHandle_t linux unix"
-        // what the emitted file itself declares beside it, or names inside create
-        " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
-        " conv_tensor conv_describe conv_takes conv_may_take conv_first conv_choose conv_open"
-        " conv_close conv_run conv_fused conv_fall_back gemm_run gemm_size matmul matmul_call "
-        "matmul_size matmul_sizes "
-        "matmul_open"
-        " matmul_close matmul_run engine engine_attribute engine_call engine_check"
-        " engine_choice engine_choose engine_convolution engine_describe engine_drop"
-        " engine_first engine_make engine_new engine_of engine_offers engine_open engine_pack"
-        " engine_plan engine_pointwise engine_run engine_tensor matmul_matrix matmul_describe"
-        " matmul_wish matmul_pinned run_on create_all open_libraries prepare_weights"
-        " same_addresses check_device check_run check_weights info_inputs info_outputs"
-        " info_weights cublas_reason warp_sum warp_prod warp_max warp_min warp_join block_sum "
-        "block_prod"
-        " block_max block_min block_join column_sum column_prod column_max column_min product_tile"
-        " tensor_tile tensor_type multiply_add_words TENSOR_CORES half4 load_half4"
-        " store_half4 cublasStatus_t attend attend_put shared_words words relu loaded row_sums "
-        "summed_load half8"
-        " load_half8 store_half8 float8 load_float8 make_float8 norm rnorm CALL LAUNCHED TILE"
-        " arrange arrives_last await_event calls_on fork_streams libraries_on open_branches"
-        " record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf fmaxf E"
-        " KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed"
-        " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
-        " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
-        "spaced_load nth_load load_places value_of feed word_places"
-        " turning turning_load computed computed_load made some found_a found_b make_a make_b"
-        " half4_value bfloat4 load_bfloat4 bfloat4_value store_bfloat4"
-        " tap tapped tapped_load taps"
-        " summing ROUNDS_TF32 launch_now matmul_first"
-        " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
-        " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
-        "INIT_OF IN OUT EDGE"
-        " leave_part add_parts row_parts add_row total weight_of key_part joined_keys join_keys"
-        " spread_keys ask_shared shared_of dynamic_shared tile_type"
-        " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";
-    if (ein__is_listed(words, name, strlen(name))) return true;
+    static const char language[] =
+        " abort abs alignas alignof and asm auto blockDim blockIdx bool break calloc case catch"
+        " char class clock close const const_cast constexpr continue decltype default delete"
+        " dim3 div_t do double dynamic_cast else enum exit explicit export extern false FILE"
+        " float for free friend goto gridDim half half2 if inline int int16_t int32_t int64_t"
+        " int8_t ldiv_t linux lldiv_t long main malloc max min mutable namespace new noexcept"
+        " not NULL nullptr nv_bfloat16 nv_bfloat162 open operator or printf private protected"
+        " ptrdiff_t public puts read realloc register reinterpret_cast remove rename restrict"
+        " return short signal signed size_t sizeof ssize_t static static_assert static_cast"
+        " stderr stdin stdout struct switch template this thread_local threadIdx throw time"
+        " true try typedef typeid typename uint16_t uint32_t uint64_t uint8_t union unix"
+        " unsigned using virtual void volatile warpSize wchar_t while write xor ";
+    static const char own[] =
+        " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
+        " atomicInc attend attend_put await_event await_previous await_steps begin_rows bfloat4"
+        " bfloat4_value bytes CALL calls_on check_device check_run check_weights computed"
+        " computed_load CONST CONST_BYTES CONST_OF conv copy_async create_all dynamic_shared E"
+        " einnet_test end_step engine fail feed fetch fetched fetched_feed fetched_value FIRST"
+        " first_like float8 fmaxf fork_streams found_a found_b fragment_columns fragment_rows"
+        " half4 half4_value half8 IN info info_inputs info_outputs info_weights INIT INIT_BYTES"
+        " INIT_OF join_keys joined_keys KC kept kernel_size key_part KEY_TURNS KS lane_places"
+        " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
+        " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
+        " moved moving moving_load multiply_add_words network next_early NO_KEY norm nth_load o"
+        " open_branches open_libraries OUT out PAD pitched_fragment product_tile ranked record"
+        " record_event relay relu ROUNDS_TF32 row_fragment row_parts row_sums run_on"
+        " same_addresses score_unit shared_address shared_of shared_words snprintf some spaced"
+        " spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
+        " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
+        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_type total TURN"
+        " turning turning_load unshifted upload value_of VALUE_TURNS vector_places weight_of"
+        " weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
+    const size_t n = strlen(name);
+    if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
                                          "int",      "uint",      "long",  "ulong",
@@ -53400,10 +53394,10 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     }
     // The file's own names begin so; a model called `k_x` must not meet kernel `k_x`.
     static const char *const own[] = {
-        "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
-        "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "part_",
-        "group_",  "grouped_", "GROUP_",  "warp_",    "block_"};
+        "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_",  "matmul_", "MATMUL_",
+        "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",   "cudnn",   "cublas",
+        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_",  "M_",      "part_",
+        "group_",  "grouped_", "GROUP_",  "warp_",    "block_", "column_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
@@ -53557,6 +53551,14 @@ static void ein__name_buffers(ein__emitter *z) {
     shfree(taken);
 }
 
+// Whether a comment's line may end before s[at]: not between a name and what it is said to be, nor
+// within a range.
+static bool ein__may_wrap(const char *s, size_t at) {
+    if (s[at] == '\n') return true;
+    return s[at] == ' ' && s[at - 1] != ':' && strncmp(s + at, " in ", 4) != 0 &&
+           strncmp(s + at - 3, " in ", 4) != 0;
+}
+
 // A comment; long ones continue on the next line, broken at spaces.
 static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *indent) {
     size_t width = 96 - strlen(indent), at = 0, end = text->n;
@@ -53565,7 +53567,7 @@ static void ein__put_wrapped(ein__buf *out, const ein__buf *text, const char *in
         size_t n = end - at, room = at ? width - 4 : width;
         if (n > room) {
             n = room;
-            while (n > 20 && text->s[at + n] != ' ' && text->s[at + n] != '\n') n--;
+            while (n > 20 && !ein__may_wrap(text->s, at + n)) n--;
         }
         ein__putf(out, "%s// %s", indent, at ? "    " : "");
         ein__put_comment(out, text->s + at, n);
@@ -53703,8 +53705,12 @@ static void ein__collect(ein__emitter *z) {
     const char **seen = NULL;
     ein__name_buffers(z);
     ein__put(&z->kernels, "");
-    ein__collect_kernels(z, ctx->plan.init, &z->init, &seen);
     ein__collect_kernels(z, ctx->plan.step, &z->run, &seen);
+    const size_t run = z->kernels.n;
+    ein__put(&z->kernels, "// Those that only create launches.\n\n");
+    const size_t create = z->kernels.n;
+    ein__collect_kernels(z, ctx->plan.init, &z->init, &seen);
+    if (z->kernels.n == create) z->kernels.s[z->kernels.n = run] = 0;
     arrfree(seen);
     z->spatial = 2;
     for (ptrdiff_t i = 0; !ctx->status && i < arrlen(ctx->plan.step); i++) {
@@ -53992,7 +53998,7 @@ static void ein__put_plan_steps(const ein__emitter *z, ein__buf *out) {
         ein__put(out, p->step[i].measured ? " measured " : " est. ");
         ein__buf name = {0};
         ein__put_comment(&name, p->step[i].name, strlen(p->step[i].name));
-        ein__putf(out, "%-16s ", name.s ? name.s : "");
+        ein__putf(out, "%-24s ", name.s ? name.s : "");
         ein__buf_free(&name);
         ein__put_call(out, &p->step[i], &z->run[i]);
         ein__put(out, "\n");
@@ -54008,7 +54014,8 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_kept(ctx, out);
     ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
     ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
-    ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
+    ein__putf(out, "// weights   %d tensor%s, blob of ", (int)arrlen(ctx->graph.weight),
+              arrlen(ctx->graph.weight) == 1 ? "" : "s");
     ein__put_amount(out, z->blob_bytes);
     ein__put(out, "\n");
     ein__put_memory(z, out);
@@ -54030,7 +54037,7 @@ EIN__FN void ein__emit_interface(ein_ctx *ctx, ein__buf *out) {
                        {"MODEL", ein__symbol_upper(ctx)},
                        {"arena", ein__namef(ctx, "%lldull", (long long)ctx->plan.arena_bytes)},
                        {"weights", ein__namef(ctx, "%lldull", (long long)blob)}};
-    ein__tmpl_put(out, ein__tmpl_interface, keys, 4);
+    ein__tmpl_put(out, ein__tmpl_interface, keys, EIN__COUNT(keys));
 }
 
 static void ein__put_section(ein__buf *out, const char *title) {
@@ -54641,7 +54648,7 @@ static const char *ein__group_rows(ein__emitter *z, int members) {
 EIN__FN void ein__emit_group_types(ein_ctx *ctx, ein__buf *out, int members, int64_t problems) {
     ein__key keys[] = {{"members", ein__namef(ctx, "%d", members)},
                        {"problems", ein__namef(ctx, "%lld", (long long)problems)}};
-    ein__tmpl_put(out, ein__tmpl_grouped_types, keys, 2);
+    ein__tmpl_put(out, ein__tmpl_grouped_types, keys, EIN__COUNT(keys));
 }
 
 EIN__FN void ein__emit_group_member(ein__buf *out) {
@@ -54664,7 +54671,7 @@ EIN__FN void ein__emit_grouped(ein__emitter *z, ein__buf *out, const char *model
         {"steps", "1"}};
     ein__put_group_sizes(z, out);
     ein__emit_group_member(out);
-    ein__tmpl_put(out, ein__tmpl_grouped, keys, 8);
+    ein__tmpl_put(out, ein__tmpl_grouped, keys, EIN__COUNT(keys));
 }
 /* ---- emit.c ---- */
 // The emitted files, section after section in their fixed order.
@@ -54718,7 +54725,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""},
         {"large", ein__large_list(z)}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 19);
+    ein__tmpl_put(out, ein__tmpl_create, create, EIN__COUNT(create));
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -54727,11 +54734,11 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
                       {"branches", branches},
                       {"libraries", z->convs + z->gemms + z->matmuls ? "1" : "0"},
                       {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_run, run, 6);
+    ein__tmpl_put(out, ein__tmpl_run, run, EIN__COUNT(run));
     ein__put_section(out, "destroy");
     ein__key destroy[] = {{"model", model}, {"conv", conv},         {"convs", convs},
                           {"gemm", gemm},   {"branches", branches}, {"matmuls", matmuls}};
-    ein__tmpl_put(out, ein__tmpl_destroy, destroy, 6);
+    ein__tmpl_put(out, ein__tmpl_destroy, destroy, EIN__COUNT(destroy));
     ein__put_section(out, "info");
     ein__put_info(z, out);
 }
@@ -54744,7 +54751,7 @@ EIN__FN void ein__emit_call_macros(ein__buf *out, const char *model, bool conv, 
                        {"gemm", gemm ? "1" : "0"},
                        {"steps", steps ? "1" : "0"},
                        {"launches", launches ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_calls, keys, 5);
+    ein__tmpl_put(out, ein__tmpl_calls, keys, EIN__COUNT(keys));
 }
 
 // Which stream and workspace steps use.
@@ -54762,11 +54769,11 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
         {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", aside ? "1" : "0"}};
     if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_libraries, calls, 4);
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, EIN__COUNT(calls));
     }
     if (ctx->plan.branches > 1) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_branch, branch, 3);
+        ein__tmpl_put(out, ein__tmpl_branch, branch, EIN__COUNT(branch));
     }
 }
 
@@ -54816,7 +54823,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"early", z->early ? "1" : ""},
                         {"large", z->large.n ? "1" : ""},
                         {"grouped", z->group_bytes ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 12);
+    ein__tmpl_put(out, ein__tmpl_state, state, EIN__COUNT(state));
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true,
                           z->first_kernel || z->nhwc);
@@ -54843,7 +54850,7 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                          {"more", large ? ", int shared" : ""},
                          {"bytes", large ? "shared_of(m, shared)" : "0"}};
     ein__put(out, "\n");
-    ein__tmpl_put(out, ein__tmpl_launch, launch, 5);
+    ein__tmpl_put(out, ein__tmpl_launch, launch, EIN__COUNT(launch));
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
@@ -55237,7 +55244,7 @@ static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {
                        {"conv", conv ? "1" : "0"},
                        {"gemm", gemm ? "1" : "0"},
                        {"errors", ctx->desc.inspect ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_test_base, keys, 7);
+    ein__tmpl_put(out, ein__tmpl_test_base, keys, EIN__COUNT(keys));
 }
 
 static void ein__tfree(ein__tester *z) {
@@ -55304,13 +55311,13 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
             ein__tmpl_put(out, ein__tmpl_test_errors, NULL, 0);
             ein__put(out, "\n");
         }
-        ein__tmpl_put(out, ein__tmpl_test_check, errors, 1);
+        ein__tmpl_put(out, ein__tmpl_test_check, errors, EIN__COUNT(errors));
         ein__put_section(out, "figures");
         ein__tmpl_put(out, ein__tmpl_test_bench, NULL, 0);
         ein__put_section(out, "times of steps");
         ein__tmpl_put(out, ein__tmpl_test_steps, NULL, 0);
         ein__put_section(out, "the program");
-        ein__tmpl_put(out, ein__tmpl_test_main, errors, 1);
+        ein__tmpl_put(out, ein__tmpl_test_main, errors, EIN__COUNT(errors));
         ein__put(out,
                  "\n}  // namespace einnet_test\n\n"
                  "int main(int argc, char **argv) { return einnet_test::run(argc, argv); }\n");
@@ -55349,10 +55356,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->rank = 0;
     ctx->quiet = false;
     ctx->plan = chosen;
-    ctx->rereading = chosen.rereading;
-    ctx->without = chosen.without;
-    ctx->nesting = chosen.nesting;
-    ctx->apart = chosen.apart;
+    ctx->approach = chosen.approach;
     ein__forget_costs(ctx);
     return ok;
 }
@@ -56125,7 +56129,7 @@ static void ein__put_probe_launches(ein__prober *z, ein__buf *out) {
     }
     ein__put(&list, "};\n");
     ein__key types[] = {{"operands", ein__number_text(z->ctx, most)}, {"list", list.s}};
-    ein__tmpl_put(out, ein__tmpl_probe_types, types, 2);
+    ein__tmpl_put(out, ein__tmpl_probe_types, types, EIN__COUNT(types));
     ein__buf_free(&list);
 }
 
@@ -56181,7 +56185,7 @@ static void ein__put_probe_groups(ein__prober *z, ein__buf *out) {
     }
     ein__putf(&rows, "%s};\n", calls.s);
     ein__key keys[] = {{"typed", z->typed ? "1" : ""}, {"tables", rows.s}};
-    ein__tmpl_put(out, ein__tmpl_probe_grouped, keys, 2);
+    ein__tmpl_put(out, ein__tmpl_probe_grouped, keys, EIN__COUNT(keys));
     ein__put(out, "\n");
     ein__buf_free(&rows);
     ein__buf_free(&calls);
@@ -56225,7 +56229,7 @@ static void ein__put_probe_calls(ein__prober *z, ein__buf *out) {
                         {"groups", ein__number_text(ctx, z->groups)},
                         {"spatial", ein__number_text(ctx, z->spatial)},
                         {"size", z->typed ? "(s->half ? 2u : 4u)" : "4"}};
-    ein__tmpl_put(out, ein__tmpl_probe_state, state, 8);
+    ein__tmpl_put(out, ein__tmpl_probe_state, state, EIN__COUNT(state));
     ein__put(out, "\n");
     ein__emit_call_macros(out, "probe", z->convs > 0, z->gemms + z->groups > 0, false, false);
     if (z->convs) {
@@ -56258,7 +56262,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
     ein__put_section(out, "measuring");
     if (z->convs) {
         ein__key engine[] = {{"settings", ein__number_text(ctx, EIN__SETTINGS)}};
-        ein__tmpl_put(out, ein__tmpl_probe_engine, engine, 1);
+        ein__tmpl_put(out, ein__tmpl_probe_engine, engine, EIN__COUNT(engine));
         ein__put(out, "\n");
     }
     const ein__gpu *g = ein__gpu_of(ctx);
@@ -56271,7 +56275,7 @@ static void ein__put_probe(ein__prober *z, ein__buf *out) {
                         {"kernels", kernels},
                         {"calls", ein__number_text(ctx, z->convs + z->gemms + z->groups)},
                         {"codegen", ein__number_text(ctx, EIN_CODEGEN)}};
-    ein__tmpl_put(out, ein__tmpl_probe, probe, 9);
+    ein__tmpl_put(out, ein__tmpl_probe, probe, EIN__COUNT(probe));
 }
 
 // Of the calls and kernels left those of this part: calls are the first one's.
@@ -56422,8 +56426,8 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
                                  &ps, &split);
     bool load = ctx->value[d->cls.i].weight_only;
     ein__basis t;
-    const char *name = ctx->rereading && ein__is_reread(x->z, s) ? "read in its source"
-                       : ein__match_basis(ctx, s, &t)            ? "transform kernel"
+    const char *name = ctx->approach.rereading && ein__is_reread(x->z, s) ? "read in its source"
+                       : ein__match_basis(ctx, s, &t)                     ? "transform kernel"
                        : split.parts > 1        ? "tiled product kernel, terms in parts"
                        : kind == EIN__K_PRODUCT ? ein__tiled_name(ctx, s, dense)
                        : s->ns                  ? "reduction kernel"
@@ -56997,20 +57001,20 @@ static void ein__number_classes(ein__deriver *z) {
 // which is not the cheapest one where the plan is cheaper as a whole without a rule.
 static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
-    uint32_t without = z->ctx->without;
+    uint32_t without = z->ctx->approach.without;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
     *chosen = ein__best_def(z, z->problem);
     if (without && !z->ctx->status) {
-        z->ctx->without = 0;
+        z->ctx->approach.without = 0;
         arrsetlen(z->cost, 0);
         arrsetlen(z->best, 0);
         ein__class_cost(z, z->problem);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
-    z->ctx->without = without;
+    z->ctx->approach.without = without;
     return list;
 }
 
@@ -57348,6 +57352,7 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
     ctx->asked = ctx->desc.math;
+    ctx->indices.derived = offsetof(ein__index, c);
     const char **text[] = {&ctx->desc.gpu,     &ctx->desc.prefix, &ctx->desc.license,
                            &ctx->desc.explain, &ctx->desc.rules,  &ctx->desc.prefer};
     for (int i = 0; i < 6; i++)

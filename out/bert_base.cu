@@ -11,67 +11,67 @@
 // plan      61 steps, 777.5 us estimated; 889.3 us without derivation
 // libraries cuBLAS (596 MB) 25 steps, without it up to 8.8 us more
 // by        merging 1, online softmax 12, norm taken into the product 23
-//    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.0.o            k_attention_a3e092b4
-//     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.0              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.1.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.1.o            k_attention_a3e092b4
-//     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.1              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.2.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.2.o            k_attention_a3e092b4
-//     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.2              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.3.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.3.o            k_attention_a3e092b4
-//     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.3              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.4.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.4.o            k_attention_a3e092b4
-//     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.4              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.5.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.5.o            k_attention_a3e092b4
-//     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.5              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.6.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.6.o            k_attention_a3e092b4
-//     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.6              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.7.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.7.o            k_attention_a3e092b4
-//     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.7              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.8.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.8.o            k_attention_a3e092b4
-//     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.8              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.9.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.9.o            k_attention_a3e092b4
-//     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.9              k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.10.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.10.o           k_attention_a3e092b4
-//     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.10             k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.11.v.split.merged k_product_4c8957ce, in 3 parts
-//     4.9 us est. a.11.o           k_attention_a3e092b4
-//     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.11             k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. y                k_row_f1d9b66f
+//    14.5 us est. a.0.v.split.merged       cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.0.o                    k_attention_a3e092b4
+//     6.8 us est. r.0                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.0                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.0                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.1.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.1.o                    k_attention_a3e092b4
+//     6.8 us est. r.1                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.1                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.1                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.2.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.2.o                    k_attention_a3e092b4
+//     6.8 us est. r.2                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.2                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.2                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.3.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.3.o                    k_attention_a3e092b4
+//     6.8 us est. r.3                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.3                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.3                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.4.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.4.o                    k_attention_a3e092b4
+//     6.8 us est. r.4                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.4                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.4                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.5.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.5.o                    k_attention_a3e092b4
+//     6.8 us est. r.5                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.5                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.5                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.6.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.6.o                    k_attention_a3e092b4
+//     6.8 us est. r.6                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.6                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.6                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.7.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.7.o                    k_attention_a3e092b4
+//     6.8 us est. r.7                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.7                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.7                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.8.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.8.o                    k_attention_a3e092b4
+//     6.8 us est. r.8                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.8                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.8                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.9.v.split.merged       k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.9.o                    k_attention_a3e092b4
+//     6.8 us est. r.9                      cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.9                      k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.9                      cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.10.v.split.merged      k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.10.o                   k_attention_a3e092b4
+//     6.8 us est. r.10                     cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.10                     k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.10                     cublasLt matmul 128 x 768 x 3072 + residual + bias
+//    15.9 us est. a.11.v.split.merged      k_product_4c8957ce, in 3 parts
+//     4.9 us est. a.11.o                   k_attention_a3e092b4
+//     6.8 us est. r.11                     cublasLt matmul 128 x 768 x 768 + residual + bias
+//    18.7 us est. g.11                     k_product_fdc7be71, in 2 parts
+//    18.4 us est. s.11                     cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. y                        k_row_f1d9b66f
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -644,8 +644,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -1154,6 +1154,465 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
+// by online softmax
+// a.0.s[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,i2,64*i1+r0+768] *
+//     a.0.v.split.merged[0,i3,64*i1+r0+1536] where i1 in 0:12, r0 in 0:64
+// a.0.d[0,i1,i2,i3] = 0.125 * a.0.s[0,i1,i2,i3]
+// a.0.a.m[0,i1,i2] = max(r0) a.0.d[0,i1,i2,r0]
+// a.0.a.s[0,i1,i2] = sum(r0) exp(a.0.d[0,i1,i2,r0] - a.0.a.m[0,i1,i2])
+// a.0.a[0,i1,i2,i3] = exp(a.0.d[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
+// a.0.o[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,r0,64*i1+i3] * a.0.a[0,i1,i2,r0] where
+//     i3 in 0:64
+// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
+// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
+// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
+// is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const int RM = 2, RN = 4, RC = 4, VC = 4, KV = 32;
+    const int KC = 32, depth = 64;
+    __shared__ __align__(16) float query[8 * RM][depth + 4];
+    // part: a part of the tile's keys, then of its values
+    __shared__ __align__(16) float part[2304];
+    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
+    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
+    // four words a thread in two cycles, not four.
+    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
+    const unsigned id = blockIdx.x;
+    await_previous(next_early);
+    const int m0 = (int)(id % 8u) * 16;  // first row
+    const int i1 = (int)(id / 8u % 12u);
+    for (int e = (int)threadIdx.x; e < 256; e += 128) {
+        const int row = e / 16, k = e % 16 * 4;
+        const int i2 = m0 + row;
+        const int r1 = k;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 2304 + i1 * 64 + r1 + 768]);
+        *reinterpret_cast<float4 *>(&query[row][k]) = v0;
+    }
+    float top[RM], acc[RM][RC];
+    float sum[RM];
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        top[i] = NO_KEY;
+        sum[i] = 0.f;
+#pragma unroll
+        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
+    }
+    for (int u0 = 0; u0 < 128; u0 += 16 * RN) {
+        float s[RM][RN];
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
+        }
+        for (int k0 = 0; k0 < depth; k0 += KC) {
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
+                const int r0 = u0 + key;
+                const int r1 = k0 + k;
+                const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + r1
+                    + 1536]);
+                own[i] = v1;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KC; k += 4) {
+                float4 b[RN];
+#pragma unroll
+                for (int j = 0; j < RN; j++)
+                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
+#pragma unroll
+                for (int i = 0; i < RM; i++) {
+                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
+#pragma unroll
+                    for (int j = 0; j < RN; j++)
+                        s[i][j] = a.x * b[j].x +
+                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
+                }
+            }
+        }
+        // Weights relative to the largest score so far, and what was summed up before scaled.
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+            const int row = ty + 8 * i;
+            float most = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                float x = -INFINITY;
+                x = s[i][j];
+                s[i][j] = x;
+                most = fmaxf(most, x);
+            }
+#pragma unroll
+            for (int d = 16; d > 1; d /= 2)
+                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+            const float unit = 0.18033688f, now = fmaxf(top[i], most * unit);
+            const float before = weight_of(top[i], now);
+            top[i] = now;
+#pragma unroll
+            for (int c = 0; c < RC; c++) acc[i][c] *= before;
+            sum[i] *= before;
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                const float w = weight_of(s[i][j] * unit, now);
+                weight[row][tx + 16 * j] = w;
+                sum[i] += w;
+            }
+        }
+        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
+                const int r0 = u0 + k0 + key;
+                const int i3 = col;
+                const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + i3]);
+                own[i] = v2;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = own[i];
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KV; k += 4) {
+                float4 a[RM];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
+#pragma unroll
+                for (int c = 0; c < RC; c++) {
+                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
+#pragma unroll
+                    for (int i = 0; i < RM; i++)
+                        acc[i][c] = a[i].x * b[0] +
+                                    (a[i].y * b[16 * RC] +
+                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+#pragma unroll
+        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+    }
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
+#pragma unroll
+        for (int c = 0; c < RC; c++) {
+            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+            const int i2 = m0 + row;
+            const int i3 = col;
+            y[i2 * 768 + i1 * 64 + i3] = acc[i][c] * (1.f / total(sum[i]));
+        }
+    }
+}
+
+// n.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
+// by norm taken into the product
+// f.0.p.rows[0,i1,i2] = sum(r0) n.0.shifted[0,i1,r0] * n.0.weights[r0,i2]
+// n.0.total[0,i1] = sum(r0) n.0.shifted[0,i1,r0]
+// n.0.squares[0,i1] = sum(r0) square(n.0.shifted[0,i1,r0])
+// n.0.factor[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (r.0[0,i1,0] - (n.0.total[0,i1]
+//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
+//     (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
+//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-12)
+// n.0.factor2[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (r.0[0,i1,0] - (n.0.total[0,i1]
+//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
+//     (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
+//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-12) * (r.0[0,i1,0] -
+//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)
+// g.0[0,i1,i2] = 0.5 * (n.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + n.0.offset[i2] +
+//     n.0.factor2[0,i1] * n.0.offset2[i2] + f.0.b[i2]) * (erf(0.7071067811865476 *
+//     (n.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + n.0.offset[i2] + n.0.factor2[0,i1] *
+//     n.0.offset2[i2] + f.0.b[i2])) + 1)
+// n.0[0,i1,i2] = n.0.factor[0,i1] * (r.0[0,i1,i2] - r.0[0,i1,0]) * n.0.scale[i2] + n.0.bias[i2] +
+//     n.0.factor2[0,i1] * n.0.scale[i2]
+// p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset,
+//     p6: f.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
+    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
+    struct found_a {
+        float4 v0;
+        float v1;
+    };
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        found_a f;
+        f.v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+        f.v1 = p0[i1 * 768];
+        return f;
+    };
+    const auto make_a = [&](unsigned, unsigned, const found_a &f) {
+        return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 3072 + i2]);
+    };
+    float acc[4][12] = {};
+    row_sums<64, 32, 4> sums = {};
+    const unsigned part = blockIdx.x % 2, from = part * 384u;
+    tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
+        moving<12288, 128>(b), next_early, acc);
+    leave_part<2, 2>(acc, parts);
+    __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    float *const rows = row_parts<2, 64, 2 * 12 / 4>(parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
+        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
+    }
+    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
+    add_parts<2, 2>(acc, parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        const int i1 = (int)(m0 + line);
+        const float s0 = add_row<2, 64>(rows, 0, line);
+        const float s1 = add_row<2, 64>(rows, 1, line);
+        const float v2 = p0[i1 * 768];
+        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+        const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
+        factor[0][line] = v4;
+        factor[1][line] = v4 * v3;
+    }
+    __syncthreads();
+    for (unsigned e = threadIdx.x; e < 384u; e += 256u) {
+        const unsigned line = e / 6u;
+        const int i1 = (int)(m0 + line);
+        const int r0 = (int)(n0 / 96u * 24u + e % 6u * 4u);
+        const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+        const float v6 = p0[i1 * 768];
+        const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
+        const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
+        const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
+        const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
+        const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
+        *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
+    }
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
+        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
+        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
+            + v14.x);
+        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
+        const float v17 = v15 + v16.x;
+        const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+            + v14.y);
+        const float v19 = v18 + v16.y;
+        const float v20 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+            + v14.z);
+        const float v21 = v20 + v16.z;
+        const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
+            + v14.w);
+        const float v23 = v22 + v16.w;
+        *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v17 * 0.70710677f)
+            + 1.f) * (v17 * 0.5f), (erff(v19 * 0.70710677f) + 1.f) * (v19 * 0.5f),
+            (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
+            (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
+    }
+}
+
+// h.0.shifted[0,i1,i2] = s.0[0,i1,i2] - s.0[0,i1,0]
+// by merging: shared input; norm taken into the product
+// a.1.v.p.p.merged.rows[0,i1,i2] = sum(r0) h.0.shifted[0,i1,r0] * h.0.weights[i2,r0]
+// h.0.total[0,i1] = sum(r0) h.0.shifted[0,i1,r0]
+// h.0.squares[0,i1] = sum(r0) square(h.0.shifted[0,i1,r0])
+// h.0.factor[0,i1] = rsqrt((h.0.squares[0,i1] + h.0.total[0,i1] * (s.0[0,i1,0] - (h.0.total[0,i1]
+//     + 768 * s.0[0,i1,0]) / 768 + (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)) +
+//     (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * (s.0[0,i1,0] -
+//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * 768) / 768 + 1e-12)
+// h.0.factor2[0,i1] = rsqrt((h.0.squares[0,i1] + h.0.total[0,i1] * (s.0[0,i1,0] - (h.0.total[0,i1]
+//     + 768 * s.0[0,i1,0]) / 768 + (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)) +
+//     (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * (s.0[0,i1,0] -
+//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * 768) / 768 + 1e-12) * (s.0[0,i1,0] -
+//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)
+// by merging: shared input
+// a.1.v.split.merged[0,i1,i2] = h.0.factor[0,i1] * a.1.v.p.p.merged.rows[0,i1,i2] + h.0.offset[i2]
+//     + h.0.factor2[0,i1] * h.0.offset2[i2] + a.1.v.split.weights[i2]
+// h.0[0,i1,i2] = h.0.factor[0,i1] * (s.0[0,i1,i2] - s.0[0,i1,0]) * h.0.scale[i2] + h.0.bias[i2] +
+//     h.0.factor2[0,i1] * h.0.scale[i2]
+// p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset,
+//     p6: a.1.v.split.weights
+static __global__ void __launch_bounds__(256, 1) k_product_4c8957ce(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
+    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 3u % 18u * 128u, m0 = id / 54u % 2u * 64u;
+    struct found_a {
+        float4 v0;
+        float v1;
+    };
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(k0 + e % 4u * 4u);
+        found_a f;
+        f.v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+        f.v1 = p0[i1 * 768];
+        return f;
+    };
+    const auto make_a = [&](unsigned, unsigned, const found_a &f) {
+        return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[r0 * 2304 + i2]);
+    };
+    float acc[4][8] = {};
+    row_sums<64, 16, 4> sums = {};
+    const unsigned part = blockIdx.x % 3, from = part * 256u;
+    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
+        moving<9216, 73728>(b), next_early, acc);
+    leave_part<3, 4>(acc, parts);
+    __shared__ float total[2][64][row_sums<64, 16, 4>::PARTS], factor[2][64];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    float *const rows = row_parts<3, 64, 4 * 8 / 4>(parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
+        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
+    }
+    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
+    add_parts<3, 4>(acc, parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        const int i1 = (int)(m0 + line);
+        const float s0 = add_row<3, 64>(rows, 0, line);
+        const float s1 = add_row<3, 64>(rows, 1, line);
+        const float v2 = p0[i1 * 768];
+        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+        const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
+        factor[0][line] = v4;
+        factor[1][line] = v4 * v3;
+    }
+    __syncthreads();
+    for (unsigned e = threadIdx.x; e < 704u; e += 256u) {
+        const unsigned line = e / 11u;
+        const int i1 = (int)(m0 + line);
+        const int r0 = (int)(n0 / 128u * 44u + e % 11u * 4u);
+        if (r0 < 768) {
+            const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+            const float v6 = p0[i1 * 768];
+            const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
+            const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
+            const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
+            const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
+            const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
+            const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
+            *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
+        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
+        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
+            + v14.x);
+        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
+        const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+            + v14.y);
+        const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+            + v14.z);
+        const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
+            + v14.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v15 + v16.x, v17 + v16.y,
+            v18 + v16.z, v19 + v16.w);
+    }
+}
+
+// h.11.sum[0,i1] = sum(r0) s.11[0,i1,r0]
+// h.11.sum2[0,i1] = sum(r0) square(s.11[0,i1,r0] - h.11.sum[0,i1] / 768)
+// y[0,i1,i2] = rsqrt(h.11.sum2[0,i1] / 768 + 1e-12) * (s.11[0,i1,i2] - h.11.sum[0,i1] / 768) *
+//     h.11.scale[i2] + h.11.bias[i2]
+// p0: s.11, p1: h.11.scale, p2: h.11.bias
+static __global__ void __launch_bounds__(32) k_row_f1d9b66f(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x;
+    await_previous(next_early);
+    if (id >= 128u) return;
+    const int i1 = (int)id;
+    float4 c0[6];
+    float s0 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+        c0[j] = v0;
+        s0 += c0[j].x;
+        s0 += c0[j].y;
+        s0 += c0[j].z;
+        s0 += c0[j].w;
+    }
+    s0 = warp_sum(s0);
+    const float v1 = s0 / 768.f;
+    float s1 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const float v2 = c0[j].x - v1;
+        const float v3 = c0[j].y - v1;
+        const float v4 = c0[j].z - v1;
+        const float v5 = c0[j].w - v1;
+        s1 += v2 * v2;
+        s1 += v3 * v3;
+        s1 += v4 * v4;
+        s1 += v5 * v5;
+    }
+    s1 = warp_sum(s1);
+    const float v6 = s1 / 768.f;
+    const float v7 = v6 + 1e-12f;
+    const float v8 = 1.f / sqrtf(v7);
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v9 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v1) * v8 * v9.x
+            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
+            (c0[j].w - v1) * v8 * v9.w + v10.w);
+    }
+}
+
+// Those that only create launches.
+
 // by merging: laid side by side
 // a.0.v.p.p.weights[i0,i1] = a.0.q.p.w[i1,i0-768] + a.0.v.p.w[i1,i0] + a.0.k.p.w[i1,i0-1536] where
 //     i0 in 0:2304, pad a.0.k.p.w 0, pad a.0.q.p.w 0, pad a.0.v.p.w 0
@@ -1173,8 +1632,8 @@ static __global__ void __launch_bounds__(256) k_map_d0619800(const float *__rest
 }
 
 // by merging: laid side by side
-// a.0.v.split.weights[i0] = a.0.q.p.b[i0-768] + a.0.v.p.b[i0] + a.0.k.p.b[i0-1536] where i0 in
-//     0:2304, pad a.0.k.p.b 0, pad a.0.q.p.b 0, pad a.0.v.p.b 0
+// a.0.v.split.weights[i0] = a.0.q.p.b[i0-768] + a.0.v.p.b[i0] + a.0.k.p.b[i0-1536] where
+//     i0 in 0:2304, pad a.0.k.p.b 0, pad a.0.q.p.b 0, pad a.0.v.p.b 0
 // p0: a.0.q.p.b, p1: a.0.v.p.b, p2: a.0.k.p.b
 static __global__ void __launch_bounds__(64) k_map_59ce959d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
@@ -1374,463 +1833,6 @@ static __global__ void __launch_bounds__(256) k_map_d651fc65(const float *__rest
     const int i0 = (int)(id % 2304u);
     const int i1 = (int)(id / 2304u);
     y[i1 * 2304 + i0] = p0[i0 * 768 + i1] * p1[i1];
-}
-
-// by online softmax
-// a.0.s[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,i2,64*i1+r0+768] *
-//     a.0.v.split.merged[0,i3,64*i1+r0+1536] where i1 in 0:12, r0 in 0:64
-// a.0.d[0,i1,i2,i3] = 0.125 * a.0.s[0,i1,i2,i3]
-// a.0.a.m[0,i1,i2] = max(r0) a.0.d[0,i1,i2,r0]
-// a.0.a.s[0,i1,i2] = sum(r0) exp(a.0.d[0,i1,i2,r0] - a.0.a.m[0,i1,i2])
-// a.0.a[0,i1,i2,i3] = exp(a.0.d[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
-// a.0.o[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,r0,64*i1+i3] * a.0.a[0,i1,i2,r0] where i3 in
-//     0:64
-// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
-// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
-// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
-// is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const int RM = 2, RN = 4, RC = 4, VC = 4, KV = 32;
-    const int KC = 32, depth = 64;
-    __shared__ __align__(16) float query[8 * RM][depth + 4];
-    // part: a part of the tile's keys, then of its values
-    __shared__ __align__(16) float part[2304];
-    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
-    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
-    // four words a thread in two cycles, not four.
-    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
-    const unsigned id = blockIdx.x;
-    await_previous(next_early);
-    const int m0 = (int)(id % 8u) * 16;  // first row
-    const int i1 = (int)(id / 8u % 12u);
-    for (int e = (int)threadIdx.x; e < 256; e += 128) {
-        const int row = e / 16, k = e % 16 * 4;
-        const int i2 = m0 + row;
-        const int r1 = k;
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 2304 + i1 * 64 + r1 + 768]);
-        *reinterpret_cast<float4 *>(&query[row][k]) = v0;
-    }
-    float top[RM], acc[RM][RC];
-    float sum[RM];
-#pragma unroll
-    for (int i = 0; i < RM; i++) {
-        top[i] = NO_KEY;
-        sum[i] = 0.f;
-#pragma unroll
-        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
-    }
-    for (int u0 = 0; u0 < 128; u0 += 16 * RN) {
-        float s[RM][RN];
-#pragma unroll
-        for (int i = 0; i < RM; i++) {
-#pragma unroll
-            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
-        }
-        for (int k0 = 0; k0 < depth; k0 += KC) {
-            float4 own[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
-                const int r0 = u0 + key;
-                const int r1 = k0 + k;
-                const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + r1
-                    + 1536]);
-                own[i] = v1;
-            }
-            __syncthreads();
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
-                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
-            }
-            __syncthreads();
-#pragma unroll 2
-            for (int k = 0; k < KC; k += 4) {
-                float4 b[RN];
-#pragma unroll
-                for (int j = 0; j < RN; j++)
-                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
-#pragma unroll
-                for (int i = 0; i < RM; i++) {
-                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
-#pragma unroll
-                    for (int j = 0; j < RN; j++)
-                        s[i][j] = a.x * b[j].x +
-                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
-                }
-            }
-        }
-        // Weights relative to the largest score so far, and what was summed up before scaled.
-#pragma unroll
-        for (int i = 0; i < RM; i++) {
-            const int row = ty + 8 * i;
-            float most = -INFINITY;
-#pragma unroll
-            for (int j = 0; j < RN; j++) {
-                float x = -INFINITY;
-                x = s[i][j];
-                s[i][j] = x;
-                most = fmaxf(most, x);
-            }
-#pragma unroll
-            for (int d = 16; d > 1; d /= 2)
-                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float unit = 0.18033688f, now = fmaxf(top[i], most * unit);
-            const float before = weight_of(top[i], now);
-            top[i] = now;
-#pragma unroll
-            for (int c = 0; c < RC; c++) acc[i][c] *= before;
-            sum[i] *= before;
-#pragma unroll
-            for (int j = 0; j < RN; j++) {
-                const float w = weight_of(s[i][j] * unit, now);
-                weight[row][tx + 16 * j] = w;
-                sum[i] += w;
-            }
-        }
-        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
-            float4 own[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
-                const int r0 = u0 + k0 + key;
-                const int i3 = col;
-                const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + i3]);
-                own[i] = v2;
-            }
-            __syncthreads();
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
-                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = own[i];
-            }
-            __syncthreads();
-#pragma unroll 2
-            for (int k = 0; k < KV; k += 4) {
-                float4 a[RM];
-#pragma unroll
-                for (int i = 0; i < RM; i++)
-                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
-#pragma unroll
-                for (int c = 0; c < RC; c++) {
-                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
-#pragma unroll
-                    for (int i = 0; i < RM; i++)
-                        acc[i][c] = a[i].x * b[0] +
-                                    (a[i].y * b[16 * RC] +
-                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < RM; i++) {
-#pragma unroll
-        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
-    }
-#pragma unroll
-    for (int i = 0; i < RM; i++) {
-        const int row = ty + 8 * i;
-#pragma unroll
-        for (int c = 0; c < RC; c++) {
-            const int col = c / VC * 16 * VC + tx * VC + c % VC;
-            const int i2 = m0 + row;
-            const int i3 = col;
-            y[i2 * 768 + i1 * 64 + i3] = acc[i][c] * (1.f / total(sum[i]));
-        }
-    }
-}
-
-// n.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
-// by norm taken into the product
-// f.0.p.rows[0,i1,i2] = sum(r0) n.0.shifted[0,i1,r0] * n.0.weights[r0,i2]
-// n.0.total[0,i1] = sum(r0) n.0.shifted[0,i1,r0]
-// n.0.squares[0,i1] = sum(r0) square(n.0.shifted[0,i1,r0])
-// n.0.factor[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (r.0[0,i1,0] - (n.0.total[0,i1]
-//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
-//     (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
-//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-12)
-// n.0.factor2[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (r.0[0,i1,0] - (n.0.total[0,i1]
-//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
-//     (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
-//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-12) * (r.0[0,i1,0] -
-//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)
-// g.0[0,i1,i2] = 0.5 * (n.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + n.0.offset[i2] +
-//     n.0.factor2[0,i1] * n.0.offset2[i2] + f.0.b[i2]) * (erf(0.7071067811865476 *
-//     (n.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + n.0.offset[i2] + n.0.factor2[0,i1] *
-//     n.0.offset2[i2] + f.0.b[i2])) + 1)
-// n.0[0,i1,i2] = n.0.factor[0,i1] * (r.0[0,i1,i2] - r.0[0,i1,0]) * n.0.scale[i2] + n.0.bias[i2] +
-//     n.0.factor2[0,i1] * n.0.scale[i2]
-// p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset, p6:
-//     f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
-    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
-    unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
-    struct found_a {
-        float4 v0;
-        float v1;
-    };
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
-        found_a f;
-        f.v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-        f.v1 = p0[i1 * 768];
-        return f;
-    };
-    const auto make_a = [&](unsigned, unsigned, const found_a &f) {
-        return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[r0 * 3072 + i2]);
-    };
-    float acc[4][12] = {};
-    row_sums<64, 32, 4> sums = {};
-    const unsigned part = blockIdx.x % 2, from = part * 384u;
-    tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
-        moving<12288, 128>(b), next_early, acc);
-    leave_part<2, 2>(acc, parts);
-    __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
-    sums.total(sums.sum, total[0]);
-    sums.total(sums.square, total[1]);
-    __syncthreads();
-    float *const rows = row_parts<2, 64, 2 * 12 / 4>(parts);
-    if (threadIdx.x < 64) {
-        const unsigned line = threadIdx.x;
-        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
-        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
-    }
-    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
-    add_parts<2, 2>(acc, parts);
-    if (threadIdx.x < 64) {
-        const unsigned line = threadIdx.x;
-        const int i1 = (int)(m0 + line);
-        const float s0 = add_row<2, 64>(rows, 0, line);
-        const float s1 = add_row<2, 64>(rows, 1, line);
-        const float v2 = p0[i1 * 768];
-        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
-        const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
-        factor[0][line] = v4;
-        factor[1][line] = v4 * v3;
-    }
-    __syncthreads();
-    for (unsigned e = threadIdx.x; e < 384u; e += 256u) {
-        const unsigned line = e / 6u;
-        const int i1 = (int)(m0 + line);
-        const int r0 = (int)(n0 / 96u * 24u + e % 6u * 4u);
-        const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-        const float v6 = p0[i1 * 768];
-        const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
-        const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
-        const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
-        const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
-        const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
-        const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
-        *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
-    }
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
-        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
-            + v14.x);
-        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
-        const float v17 = v15 + v16.x;
-        const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
-            + v14.y);
-        const float v19 = v18 + v16.y;
-        const float v20 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
-            + v14.z);
-        const float v21 = v20 + v16.z;
-        const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
-            + v14.w);
-        const float v23 = v22 + v16.w;
-        *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v17 * 0.70710677f)
-            + 1.f) * (v17 * 0.5f), (erff(v19 * 0.70710677f) + 1.f) * (v19 * 0.5f),
-            (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
-            (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
-    }
-}
-
-// h.0.shifted[0,i1,i2] = s.0[0,i1,i2] - s.0[0,i1,0]
-// by merging: shared input; norm taken into the product
-// a.1.v.p.p.merged.rows[0,i1,i2] = sum(r0) h.0.shifted[0,i1,r0] * h.0.weights[i2,r0]
-// h.0.total[0,i1] = sum(r0) h.0.shifted[0,i1,r0]
-// h.0.squares[0,i1] = sum(r0) square(h.0.shifted[0,i1,r0])
-// h.0.factor[0,i1] = rsqrt((h.0.squares[0,i1] + h.0.total[0,i1] * (s.0[0,i1,0] - (h.0.total[0,i1]
-//     + 768 * s.0[0,i1,0]) / 768 + (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)) +
-//     (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * (s.0[0,i1,0] -
-//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * 768) / 768 + 1e-12)
-// h.0.factor2[0,i1] = rsqrt((h.0.squares[0,i1] + h.0.total[0,i1] * (s.0[0,i1,0] - (h.0.total[0,i1]
-//     + 768 * s.0[0,i1,0]) / 768 + (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)) +
-//     (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * (s.0[0,i1,0] -
-//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * 768) / 768 + 1e-12) * (s.0[0,i1,0] -
-//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)
-// by merging: shared input
-// a.1.v.split.merged[0,i1,i2] = h.0.factor[0,i1] * a.1.v.p.p.merged.rows[0,i1,i2] + h.0.offset[i2]
-//     + h.0.factor2[0,i1] * h.0.offset2[i2] + a.1.v.split.weights[i2]
-// h.0[0,i1,i2] = h.0.factor[0,i1] * (s.0[0,i1,i2] - s.0[0,i1,0]) * h.0.scale[i2] + h.0.bias[i2] +
-//     h.0.factor2[0,i1] * h.0.scale[i2]
-// p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset, p6:
-//     a.1.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_4c8957ce(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
-    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
-    unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 3u % 18u * 128u, m0 = id / 54u % 2u * 64u;
-    struct found_a {
-        float4 v0;
-        float v1;
-    };
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(k0 + e % 4u * 4u);
-        found_a f;
-        f.v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-        f.v1 = p0[i1 * 768];
-        return f;
-    };
-    const auto make_a = [&](unsigned, unsigned, const found_a &f) {
-        return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 32u * 4u);
-        const int r0 = (int)(e / 32u);
-        return fetch<float4>(&p1[r0 * 2304 + i2]);
-    };
-    float acc[4][8] = {};
-    row_sums<64, 16, 4> sums = {};
-    const unsigned part = blockIdx.x % 3, from = part * 256u;
-    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
-        moving<9216, 73728>(b), next_early, acc);
-    leave_part<3, 4>(acc, parts);
-    __shared__ float total[2][64][row_sums<64, 16, 4>::PARTS], factor[2][64];
-    sums.total(sums.sum, total[0]);
-    sums.total(sums.square, total[1]);
-    __syncthreads();
-    float *const rows = row_parts<3, 64, 4 * 8 / 4>(parts);
-    if (threadIdx.x < 64) {
-        const unsigned line = threadIdx.x;
-        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
-        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
-    }
-    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
-    add_parts<3, 4>(acc, parts);
-    if (threadIdx.x < 64) {
-        const unsigned line = threadIdx.x;
-        const int i1 = (int)(m0 + line);
-        const float s0 = add_row<3, 64>(rows, 0, line);
-        const float s1 = add_row<3, 64>(rows, 1, line);
-        const float v2 = p0[i1 * 768];
-        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
-        const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
-        factor[0][line] = v4;
-        factor[1][line] = v4 * v3;
-    }
-    __syncthreads();
-    for (unsigned e = threadIdx.x; e < 704u; e += 256u) {
-        const unsigned line = e / 11u;
-        const int i1 = (int)(m0 + line);
-        const int r0 = (int)(n0 / 128u * 44u + e % 11u * 4u);
-        if (r0 < 768) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-            const float v6 = p0[i1 * 768];
-            const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
-            const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
-            const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
-            const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
-            const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
-            const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
-            *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
-        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
-            + v14.x);
-        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
-        const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
-            + v14.y);
-        const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
-            + v14.z);
-        const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
-            + v14.w);
-        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v15 + v16.x, v17 + v16.y,
-            v18 + v16.z, v19 + v16.w);
-    }
-}
-
-// h.11.sum[0,i1] = sum(r0) s.11[0,i1,r0]
-// h.11.sum2[0,i1] = sum(r0) square(s.11[0,i1,r0] - h.11.sum[0,i1] / 768)
-// y[0,i1,i2] = rsqrt(h.11.sum2[0,i1] / 768 + 1e-12) * (s.11[0,i1,i2] - h.11.sum[0,i1] / 768) *
-//     h.11.scale[i2] + h.11.bias[i2]
-// p0: s.11, p1: h.11.scale, p2: h.11.bias
-static __global__ void __launch_bounds__(32) k_row_f1d9b66f(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
-    await_previous(next_early);
-    if (id >= 128u) return;
-    const int i1 = (int)id;
-    float4 c0[6];
-    float s0 = 0.f;
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-        c0[j] = v0;
-        s0 += c0[j].x;
-        s0 += c0[j].y;
-        s0 += c0[j].z;
-        s0 += c0[j].w;
-    }
-    s0 = warp_sum(s0);
-    const float v1 = s0 / 768.f;
-    float s1 = 0.f;
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const float v2 = c0[j].x - v1;
-        const float v3 = c0[j].y - v1;
-        const float v4 = c0[j].z - v1;
-        const float v5 = c0[j].w - v1;
-        s1 += v2 * v2;
-        s1 += v3 * v3;
-        s1 += v4 * v4;
-        s1 += v5 * v5;
-    }
-    s1 = warp_sum(s1);
-    const float v6 = s1 / 768.f;
-    const float v7 = v6 + 1e-12f;
-    const float v8 = 1.f / sqrtf(v7);
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k * 4;
-        const float4 v9 = *reinterpret_cast<const float4 *>(&p1[r0]);
-        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
-        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v1) * v8 * v9.x
-            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
-            (c0[j].w - v1) * v8 * v9.w + v10.w);
-    }
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -2326,7 +2328,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_d0619800);
+    e = cudaFuncGetAttributes(&a, (const void *)k_attention_a3e092b4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -11,49 +11,49 @@
 // plan      43 steps, 512.4 us estimated; 1180.6 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 0.2 us more
 // by        basis change 37, summation splitting 2
-//     6.5 us est. v1.a             k_product_60d78fc4
-//    11.5 us est. v1.b.c.sum.data  k_basis_f9e23067
-//    22.9 us est. v1.b.c.sum.product k_product_8cf582b3
-//    11.9 us est. v1.b             k_basis_75e376ea
-//     4.2 us est. p1               k_reduce_656cfa8c
-//     3.5 us est. v2.a.c.sum.data  k_basis_b5eccbce
-//    13.1 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     5.1 us est. v2.a             k_basis_bf3ba003
-//     5.6 us est. v2.b.c.sum.data  k_basis_5db56790
-//    24.9 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. v2.b             k_basis_bf3ba003
-//     4.0 us est. v3.a.c.sum.data  k_stitch_7e41d5ba
-//    18.7 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     5.1 us est. v3.b.c.sum.data  k_stitch_9c61aaa7
-//    36.0 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     5.1 us est. v3.c.c.sum.data  k_stitch_9c61aaa7
-//    36.0 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     3.2 us est. p3               k_stitch_61e6c602
-//     1.8 us est. v4.a.c.sum.data  k_basis_9ce5c035
-//    22.0 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     3.4 us est. v4.b.c.sum.data  k_stitch_3fb70a8c
-//    38.3 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     3.4 us est. v4.c.c.sum.data  k_stitch_3fb70a8c
-//    38.3 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     2.2 us est. d1.c.sum.digits.split k_basis_ee4075c3
-//     2.7 us est. d1.c.sum.data    k_basis_3c6503df
-//    39.5 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d2.c.sum.digits.split k_basis_c47dd685
-//     2.7 us est. d2.c.sum.data    k_basis_cc85f0d8
-//    39.5 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d3.c.sum.digits.split k_basis_c47dd685
-//     2.7 us est. d3.c.sum.data    k_basis_cc85f0d8
-//    39.5 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d4.c.sum.digits.split k_basis_c47dd685
-//     2.7 us est. d4.c.sum.data    k_basis_cc85f0d8
-//    22.8 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.9 us est. d5.c.sum.digits.split k_basis_377146a7
-//     2.0 us est. d5.c.sum.data    k_basis_864f4bc0
-//     8.1 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
-//     1.6 us est. d5.split         k_basis_c287699e
-//     4.5 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
-//     1.7 us est. d6               k_reduce_9c246260
-//     1.4 us est. y                k_reduce_c1049b74
+//     6.5 us est. v1.a                     k_product_60d78fc4
+//    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
+//    22.9 us est. v1.b.c.sum.product       k_product_8cf582b3
+//    11.9 us est. v1.b                     k_basis_75e376ea
+//     4.2 us est. p1                       k_reduce_656cfa8c
+//     3.5 us est. v2.a.c.sum.data          k_basis_b5eccbce
+//    13.1 us est. v2.a.c.sum.product       cuBLAS sgemm 128 x 784 x 64, batch 36
+//     5.1 us est. v2.a                     k_basis_bf3ba003
+//     5.6 us est. v2.b.c.sum.data          k_basis_5db56790
+//    24.9 us est. v2.b.c.sum.product       cuBLAS sgemm 128 x 784 x 128, batch 36
+//     5.1 us est. v2.b                     k_basis_bf3ba003
+//     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
+//    18.7 us est. v3.a.c.sum.product       cuBLAS sgemm 256 x 196 x 128, batch 36
+//     5.1 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
+//    36.0 us est. v3.b.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
+//     5.1 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
+//    36.0 us est. v3.c.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
+//     3.2 us est. p3                       k_stitch_61e6c602
+//     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
+//    22.0 us est. v4.a.c.sum.product       cuBLAS sgemm 512 x 49 x 256, batch 36
+//     3.4 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
+//    38.3 us est. v4.b.c.sum.product       cuBLAS sgemm 512 x 49 x 512, batch 36
+//     3.4 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
+//    38.3 us est. v4.c.c.sum.product       cuBLAS sgemm 512 x 49 x 512, batch 36
+//     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
+//     2.7 us est. d1.c.sum.data            k_basis_3c6503df
+//    39.5 us est. d1.c.sum.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
+//     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
+//    39.5 us est. d2.c.sum.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
+//     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
+//    39.5 us est. d3.c.sum.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
+//     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
+//    22.8 us est. d4.c.sum.product         cuBLAS sgemm 256 x 64 x 512, batch 36
+//     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
+//     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
+//     8.1 us est. d5.c.sum.product         cuBLAS sgemm 128 x 64 x 256, batch 36
+//     1.6 us est. d5.split                 k_basis_c287699e
+//     4.5 us est. d6.c.sum.part            cuBLAS sgemm 576 x 784 x 128
+//     1.7 us est. d6                       k_reduce_9c246260
+//     1.4 us est. y                        k_reduce_c1049b74
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -246,8 +246,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -593,356 +593,8 @@ struct product_tile {
     }
 };
 
-// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
-//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
-static __device__ __forceinline__ void basis_20628242(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = 0.5f * s0;
-    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-    d[5 * step] = 0.5f * s2;
-}
-
-// by basis change F(4x4,3x3)
-// d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_c30ecb66(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 196608 + o1 * 32768 + i2 * 256 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_0fa48164(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 786432 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_78efffae(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 262144u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 1572864 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_f6763df3(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 786432 + o1 * 131072 + i2 * 256 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_972d9295(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 65536u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_392a789b(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 196608 + o1 * 32768 + i2 * 128 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_1ecf1b5c(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8192u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 49152 + o1 * 8192 + i2 * 64 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
-//     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 4096u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
-// v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where i2 in
-//     0:224, i3 in 0:224, pad x 0
+// v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where
+//     i2 in 0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
 static __global__ void __launch_bounds__(256, 1) k_product_60d78fc4(const float *p0,
@@ -1132,8 +784,8 @@ static __global__ void __launch_bounds__(256) k_basis_75e376ea(const float *p0,
     }
 }
 
-// p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
-//     0:2, r1 in 0:2
+// p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112,
+//     r0 in 0:2, r1 in 0:2
 static __global__ void __launch_bounds__(256) k_reduce_656cfa8c(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -2060,6 +1712,356 @@ static __global__ void __launch_bounds__(256) k_reduce_c1049b74(const float *p0,
     }
 }
 
+// Those that only create launches.
+
+// v1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
+//     [1/30, -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
+// by basis change F(4x4,3x3)
+// d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_c30ecb66(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32768u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_0fa48164(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 786432 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_78efffae(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 262144u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 1572864 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_f6763df3(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 786432 + o1 * 131072 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(128) k_basis_972d9295(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 65536u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_392a789b(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32768u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 196608 + o1 * 32768 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_1ecf1b5c(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 8192u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 49152 + o1 * 8192 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
+//     v1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 4096u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet {
     int ready;  // create went through
@@ -2285,7 +2287,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_c30ecb66);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_60d78fc4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

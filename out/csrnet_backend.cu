@@ -11,22 +11,22 @@
 // plan      16 steps, 79.3 us estimated; 121.5 us without derivation
 // libraries cuBLAS (596 MB) 4 steps, without it up to 0.0 us more
 // by        basis change 12, summation splitting 3
-//     1.7 us est. d1.c.data        k_basis_a4ec48a9
-//    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.8 us est. d2.c.digits.split k_basis_0ae75804
-//     1.7 us est. d2.c.data        k_basis_f60e84c6
-//    15.2 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.8 us est. d3.c.digits.split k_basis_0ae75804
-//     1.7 us est. d3.c.data        k_basis_f60e84c6
-//    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.8 us est. d4.c.digits.split k_basis_0ae75804
-//     1.7 us est. d4.c.data        k_basis_f60e84c6
-//     8.8 us est. d4.c.product     k_product_01983c39
-//     1.5 us est. d4.split         k_basis_35baa8d1
-//     5.4 us est. d5.c.parts       k_product_fcd9fd93
-//     1.6 us est. d5               k_reduce_03e0a5e9
-//     2.8 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
-//     1.4 us est. y                k_reduce_b6dc7b68
+//     1.7 us est. d1.c.data                k_basis_a4ec48a9
+//    15.2 us est. d1.c.product             cuBLAS sgemm 512 x 64 x 512, batch 16
+//     1.8 us est. d2.c.digits.split        k_basis_0ae75804
+//     1.7 us est. d2.c.data                k_basis_f60e84c6
+//    15.2 us est. d2.c.product             cuBLAS sgemm 512 x 64 x 512, batch 16
+//     1.8 us est. d3.c.digits.split        k_basis_0ae75804
+//     1.7 us est. d3.c.data                k_basis_f60e84c6
+//    15.2 us est. d3.c.product             cuBLAS sgemm 512 x 64 x 512, batch 16
+//     1.8 us est. d4.c.digits.split        k_basis_0ae75804
+//     1.7 us est. d4.c.data                k_basis_f60e84c6
+//     8.8 us est. d4.c.product             k_product_01983c39
+//     1.5 us est. d4.split                 k_basis_35baa8d1
+//     5.4 us est. d5.c.parts               k_product_fcd9fd93
+//     1.6 us est. d5                       k_reduce_03e0a5e9
+//     2.8 us est. y.c.part                 cuBLAS sgemm 576 x 196 x 128
+//     1.4 us est. y                        k_reduce_b6dc7b68
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -157,8 +157,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -483,104 +483,6 @@ struct product_tile {
     }
 };
 
-// d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
-static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-    d[3 * step] = s2;
-}
-
-// by basis change F(2x2,3x3)
-// d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_6ad85464(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 524288 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(2x2,3x3)
-// d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_a3a259e8(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 262144u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 1048576 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // d1.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
     const float s0 = d[0];
@@ -866,8 +768,8 @@ static __global__ void __launch_bounds__(64) k_reduce_03e0a5e9(const float *p0,
 }
 
 // by summation splitting
-// y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
-//     0:14, pad y.c.part 0
+// y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14,
+//     i3 in 0:14, pad y.c.part 0
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
 static __global__ void __launch_bounds__(64) k_reduce_b6dc7b68(const float *p0,
     float *__restrict__ y, bool next_early) {
@@ -890,6 +792,106 @@ static __global__ void __launch_bounds__(64) k_reduce_b6dc7b68(const float *p0,
         }
     }
     y[i1 * 196 + i2 * 14 + i3] = relu(acc);
+}
+
+// Those that only create launches.
+
+// d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
+// by basis change F(2x2,3x3)
+// d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_6ad85464(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_44984c55(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_44984c55(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 524288 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(2x2,3x3)
+// d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_a3a259e8(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 262144u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_44984c55(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_44984c55(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 1048576 + o1 * 262144 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -1081,7 +1083,7 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_6ad85464);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_a4ec48a9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

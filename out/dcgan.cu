@@ -11,16 +11,16 @@
 // plan      10 steps, 23.3 us estimated; 27.5 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 2.1 us more
 // by        summation splitting 8
-//     2.1 us est. c1.part          k_reduce_8758c61c
-//     1.3 us est. r1               k_reduce_ace6642f
-//     4.6 us est. c2.part          cuBLAS sgemm 4 x 16 x 512, batch 1024
-//     1.4 us est. r2.split         k_reduce_8818b3af
-//     3.1 us est. c3.phases.parts  k_product_6ea260d0
-//     2.3 us est. r3.split         k_reduce_78f41b2d
-//     3.1 us est. c4.phases.parts  k_product_b97749c9
-//     2.3 us est. r4.split         k_reduce_2fb61eca
-//     1.6 us est. c5.part          cuBLAS sgemm 4 x 1024 x 64, batch 12
-//     1.4 us est. y.split          k_reduce_669062e5
+//     2.1 us est. c1.part                  k_reduce_8758c61c
+//     1.3 us est. r1                       k_reduce_ace6642f
+//     4.6 us est. c2.part                  cuBLAS sgemm 4 x 16 x 512, batch 1024
+//     1.4 us est. r2.split                 k_reduce_8818b3af
+//     3.1 us est. c3.phases.parts          k_product_6ea260d0
+//     2.3 us est. r3.split                 k_reduce_78f41b2d
+//     3.1 us est. c4.phases.parts          k_product_b97749c9
+//     2.3 us est. r4.split                 k_reduce_2fb61eca
+//     1.6 us est. c5.part                  cuBLAS sgemm 4 x 1024 x 64, batch 12
+//     1.4 us est. y.split                  k_reduce_669062e5
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -140,8 +140,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -428,25 +428,6 @@ struct product_tile {
     }
 };
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // by summation splitting (r0,r1 inside), variable substitution
 // c1.part[i0,i1,i2,0] = sum(r0,r1) z[0,r0,i2-r1,0] * k1[r0,i0,r1,i1] where i2 in 0:4, pad z 0
 // p0: k1, p1: z
@@ -575,8 +556,8 @@ static __global__ void __launch_bounds__(64) k_reduce_ace6642f(const float *p0,
 }
 
 // by one-point rule by phases; summation splitting
-// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c2.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
-//     0:4, i4 in 0:4, pad c2.part 0
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c2.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where
+//     i3 in 0:4, i4 in 0:4, pad c2.part 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
 static __global__ void __launch_bounds__(64) k_reduce_8818b3af(const float *p0,
     float *__restrict__ y, bool next_early) {
@@ -605,8 +586,8 @@ static __global__ void __launch_bounds__(64) k_reduce_8818b3af(const float *p0,
 
 // by one-point rule by phases; summation splitting (parts)
 // c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
-//     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8, r0 in
-//     0:16, pad r2 0
+//     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8,
+//     r0 in 0:16, pad r2 0
 // p0: c3.phases.lines, p1: r2
 static __global__ void __launch_bounds__(256, 1) k_product_6ea260d0(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
@@ -667,8 +648,8 @@ static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
 
 // by one-point rule by phases; summation splitting (parts)
 // c4.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) r3[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2-1] *
-//     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16, r0 in
-//     0:16, pad r3 0
+//     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16,
+//     r0 in 0:16, pad r3 0
 // p0: c4.phases.lines, p1: r3
 static __global__ void __launch_bounds__(256, 1) k_product_b97749c9(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
@@ -728,8 +709,8 @@ static __global__ void __launch_bounds__(128) k_reduce_2fb61eca(const float *p0,
 }
 
 // by one-point rule by phases; summation splitting
-// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c5.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
-//     0:32, i4 in 0:32, pad c5.part 0
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c5.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where
+//     i3 in 0:32, i4 in 0:32, pad c5.part 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
 static __global__ void __launch_bounds__(64) k_reduce_669062e5(const float *p0,
     float *__restrict__ y, bool next_early) {
@@ -754,6 +735,27 @@ static __global__ void __launch_bounds__(64) k_reduce_669062e5(const float *p0,
         }
     }
     y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc);
+}
+
+// Those that only create launches.
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -901,13 +903,13 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     // by one-point rule by phases
-    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
-    //     0:2, i5 in 0:2
+    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
+    //     i4 in 0:2, i5 in 0:2
     CALL(launch(m, ALONE, k_relay_4551d650, "c2.taps", 8192, 256, stream, relay{6, 15, {2, 2, 256,
         512, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {1048576, 524288, 2048, 4, 2, 1}}, v_k2,
         v_c2_taps));
-    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
-    //     0:2, i3 in 0:2, i4 in 0:2
+    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
+    //     i1 in 0:2, i3 in 0:2, i4 in 0:2
     CALL(launch(m, ALONE, k_relay_4551d650, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
         2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144, 131072, 1024, 512, 256, 1}}, v_k3,
         v_c3_phases_lines));
@@ -944,7 +946,7 @@ static int check_device(dcgan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_8758c61c);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -11,15 +11,15 @@
 // plan      9 steps, 16.0 us estimated; 40.9 us without derivation
 // libraries none
 // by        summation splitting 2
-//     1.6 us est. r1               k_reduce_0840515b
-//     1.8 us est. m                k_reduce_00c68bc9
-//     1.8 us est. m.0              k_reduce_8be11b7e
-//     1.8 us est. m.1              k_reduce_8be11b7e
-//     1.8 us est. m.2              k_reduce_8be11b7e
-//     1.8 us est. r3               k_reduce_1a0919b6
-//     1.9 us est. r4               k_reduce_c1f91e9c
-//     2.0 us est. y.sum.part       k_product_61a63e90
-//     1.6 us est. y                k_reduce_2152b810
+//     1.6 us est. r1                       k_reduce_0840515b
+//     1.8 us est. m                        k_reduce_00c68bc9
+//     1.8 us est. m.0                      k_reduce_8be11b7e
+//     1.8 us est. m.1                      k_reduce_8be11b7e
+//     1.8 us est. m.2                      k_reduce_8be11b7e
+//     1.8 us est. r3                       k_reduce_1a0919b6
+//     1.9 us est. r4                       k_reduce_c1f91e9c
+//     2.0 us est. y.sum.part               k_product_61a63e90
+//     1.6 us est. y                        k_reduce_2152b810
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -144,8 +144,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -432,27 +432,8 @@ struct product_tile {
     }
 };
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
-// c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i2 in 0:32, i3 in
-//     0:32, pad x 0
+// c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i2 in 0:32,
+//     i3 in 0:32, pad x 0
 // r1[0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
 //     c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: x, p1: k1, p2: b1, p3: a1
@@ -513,8 +494,8 @@ static __global__ void __launch_bounds__(256) k_reduce_00c68bc9(const float *p0,
     }
 }
 
-// m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
-//     0:32, i3 in 0:32, pad m 0
+// m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where
+//     i2 in 0:32, i3 in 0:32, pad m 0
 // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
 // p0: m, p1: k3.0, p2: b3.0
 static __global__ void __launch_bounds__(256) k_reduce_8be11b7e(const float *p0,
@@ -556,8 +537,8 @@ static __global__ void __launch_bounds__(256) k_reduce_8be11b7e(const float *p0,
     }
 }
 
-// m.3.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.2[0,r0,i2+r1-1,i3+r2-1] * k3.3[i1,r0,r1,r2] where i2 in
-//     0:32, i3 in 0:32, pad m.2 0
+// m.3.sum[0,i1,i2,i3] = sum(r0,r1,r2) m.2[0,r0,i2+r1-1,i3+r2-1] * k3.3[i1,r0,r1,r2] where
+//     i2 in 0:32, i3 in 0:32, pad m.2 0
 // r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
 //     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
 // p0: m.2, p1: k3.3, p2: b3.3, p3: a3
@@ -686,6 +667,27 @@ static __global__ void __launch_bounds__(64) k_reduce_2152b810(const float *p0,
     y[i2 * 128 + i3] = acc + p1[0];
 }
 
+// Those that only create launches.
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct fsrcnn {
     int ready;  // create went through
@@ -795,7 +797,7 @@ static int check_device(fsrcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_0840515b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

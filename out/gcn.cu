@@ -13,128 +13,128 @@
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
 // by        basis change 21, merging 94, summation splitting 14, products with one weight
 //     collected 2
-//     9.9 us est. stem             k_product_b8991a07
-//     2.0 us est. p                k_reduce_771927ed
-//     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.8 us est. l1.b.c.sum.data  k_basis_2e916ba5
-//     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b             k_basis_3adc4c30
-//     6.5 us est. l1               k_product_18887706
-//     5.2 us est. l1.0.a           k_product_18efe1da
-//     1.8 us est. l1.0.b.c.sum.data k_basis_2e916ba5
-//     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.0.b           k_basis_3adc4c30
-//     4.1 us est. l1.0             k_product_a2ff115e
-//     5.2 us est. l1.1.a           k_product_18efe1da
-//     1.8 us est. l1.1.b.c.sum.data k_basis_2e916ba5
-//     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.1.b           k_basis_3adc4c30
-//     4.1 us est. l1.1             k_product_a2ff115e
-//    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     8.5 us est. l2.b.c.sum.part  k_product_eefe6086
-//     3.1 us est. g1.l1            k_siblings_e1e32c64
-//     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
-//     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     2.7 us est. g1.s             k_siblings_f758afd5
-//     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     4.8 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.0.b           k_basis_9249cb7c
-//     4.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.1.b.c.sum.data k_basis_d375994a
-//     4.8 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.1.b           k_basis_9249cb7c
-//     4.5 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.2.b.c.sum.data k_basis_d375994a
-//     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.2.b           k_basis_9249cb7c
-//     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    20.9 us est. g2.l1.sum.merged k_product_2955687f
-//     3.1 us est. g2.l1            k_siblings_94771ea5
-//     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     8.8 us est. l3.l1.c.sum.product k_product_26c0e068
-//     1.9 us est. g2.s             k_siblings_540b8137
-//     5.3 us est. l3.l2.c.sum.merged k_product_9f732010
-//     2.2 us est. g2.a.c.sum.part  k_siblings_5b2b5f3b
-//    10.5 us est. l3.d.0           k_product_b4ade54d
-//    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.7 us est. l3.c1.0.sum      k_siblings_5004f13c
-//     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. g2.a             k_siblings_612f8c4f
+//     9.9 us est. stem                     k_product_b8991a07
+//     2.0 us est. p                        k_reduce_771927ed
+//     2.4 us est. l1.a                     cuDNN conv 1x1, 64 to 64 + bias + relu
+//     1.8 us est. l1.b.c.sum.data          k_basis_2e916ba5
+//     3.8 us est. l1.b.c.sum.product       cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.b                     k_basis_3adc4c30
+//     6.5 us est. l1                       k_product_18887706
+//     5.2 us est. l1.0.a                   k_product_18efe1da
+//     1.8 us est. l1.0.b.c.sum.data        k_basis_2e916ba5
+//     3.8 us est. l1.0.b.c.sum.product     cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.0.b                   k_basis_3adc4c30
+//     4.1 us est. l1.0                     k_product_a2ff115e
+//     5.2 us est. l1.1.a                   k_product_18efe1da
+//     1.8 us est. l1.1.b.c.sum.data        k_basis_2e916ba5
+//     3.8 us est. l1.1.b.c.sum.product     cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.1.b                   k_basis_3adc4c30
+//     4.1 us est. l1.1                     k_product_a2ff115e
+//    23.3 us est. l2.a.c.sum.merged        cuBLAS sgemm 590 x 3136 x 256
+//     8.5 us est. l2.b.c.sum.part          k_product_eefe6086
+//     3.1 us est. g1.l1                    k_siblings_e1e32c64
+//     3.0 us est. g1.l2.sum.merged         cuBLAS sgemm 231 x 3136 x 21, batch 2
+//     4.5 us est. l2.c.sum                 cuDNN conv 1x1, 128 to 512
+//     8.2 us est. l2                       cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     5.5 us est. l2.0.a                   cuDNN conv 1x1, 512 to 128 + bias + relu
+//     2.7 us est. g1.s                     k_siblings_f758afd5
+//     3.4 us est. g1.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
+//     4.8 us est. l2.0.b.c.sum.product     cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.0.b                   k_basis_9249cb7c
+//     4.5 us est. l2.0                     cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.1.a                   cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.1.b.c.sum.data        k_basis_d375994a
+//     4.8 us est. l2.1.b.c.sum.product     cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.1.b                   k_basis_9249cb7c
+//     4.5 us est. l2.1                     cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.2.a                   cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.2.b.c.sum.data        k_basis_d375994a
+//     4.8 us est. l2.2.b.c.sum.product     cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.2.b                   k_basis_9249cb7c
+//     4.5 us est. l2.2                     cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//    20.9 us est. g2.l1.sum.merged         k_product_2955687f
+//     3.1 us est. g2.l1                    k_siblings_94771ea5
+//     1.9 us est. g2.l2.sum.merged         cuBLAS sgemm 231 x 784 x 21, batch 2
+//     8.8 us est. l3.l1.c.sum.product      k_product_26c0e068
+//     1.9 us est. g2.s                     k_siblings_540b8137
+//     5.3 us est. l3.l2.c.sum.merged       k_product_9f732010
+//     2.2 us est. g2.a.c.sum.part          k_siblings_5b2b5f3b
+//    10.5 us est. l3.d.0                   k_product_b4ade54d
+//    15.0 us est. l3.c1.0.sum.merged       cuBLAS sgemm 850 x 196 x 1024
+//     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
+//     2.9 us est. l3.c2.0.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. g2.a                     k_siblings_612f8c4f
 //     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.1.sum      k_siblings_830e2fd4
-//     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. g2.b.sum.part    k_siblings_099e4b68
+//     1.8 us est. l3.c1.1.sum              k_siblings_830e2fd4
+//     2.9 us est. l3.c2.1.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. g2.b.sum.part            k_siblings_099e4b68
 //     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.2.sum      k_siblings_830e2fd4
-//     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.4 us est. l3.u.2           k_row_cbb33834
+//     1.8 us est. l3.c1.2.sum              k_siblings_830e2fd4
+//     2.9 us est. l3.c2.2.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.4 us est. l3.u.2                   k_row_cbb33834
 //     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.3.sum      k_siblings_830e2fd4
-//     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.4 us est. l3.u.3           k_row_cbb33834
+//     1.8 us est. l3.c1.3.sum              k_siblings_830e2fd4
+//     2.9 us est. l3.c2.3.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.4 us est. l3.u.3                   k_row_cbb33834
 //     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.6 us est. l3.t1.4          k_siblings_f3f7315e
-//     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.5 us est. l3.f.4.sum.terms k_row_d32a0c06
-//     2.9 us est. l3               k_product_27fe3298
-//    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
-//     1.7 us est. g3.l1            k_siblings_f4d277f2
-//     1.9 us est. g3.l2.sum.merged cuBLAS sgemm 231 x 196 x 21, batch 2
-//     1.5 us est. g3.s             k_row_196db79f
-//     1.6 us est. g3.a             k_reduce_9e4fcb35
-//     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.6 us est. l4.m             k_row_7f5b7130
-//    10.8 us est. l4.d.0           k_product_f73106e7, in 4 parts
-//    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.c1.0.sum      k_siblings_c94b450e
-//     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.0           k_row_0a5518fe
+//     1.6 us est. l3.t1.4                  k_siblings_f3f7315e
+//     2.9 us est. l3.c2.4.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.5 us est. l3.f.4.sum.terms         k_row_d32a0c06
+//     2.9 us est. l3                       k_product_27fe3298
+//    31.7 us est. g3.l1.sum.merged         cuBLAS sgemm 2254 x 196 x 1024
+//     1.7 us est. g3.l1                    k_siblings_f4d277f2
+//     1.9 us est. g3.l2.sum.merged         cuBLAS sgemm 231 x 196 x 21, batch 2
+//     1.5 us est. g3.s                     k_row_196db79f
+//     1.6 us est. g3.a                     k_reduce_9e4fcb35
+//     4.8 us est. l4.l2.c.sum.merged       cuBLAS sgemm 896 x 196 x 128, batch 2
+//     1.6 us est. l4.m                     k_row_7f5b7130
+//    10.8 us est. l4.d.0                   k_product_f73106e7, in 4 parts
+//    15.6 us est. l4.c1.0.sum.merged       cuBLAS sgemm 1792 x 49 x 2048
+//     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
+//     2.8 us est. l4.c2.0.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.4 us est. l4.u.0                   k_row_0a5518fe
 //     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.6 us est. l4.c1.1.sum      k_siblings_8b634053
-//     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.1           k_row_0a5518fe
+//     1.6 us est. l4.c1.1.sum              k_siblings_8b634053
+//     2.8 us est. l4.c2.1.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.4 us est. l4.u.1                   k_row_0a5518fe
 //     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.6 us est. l4.c1.2.sum      k_siblings_8b634053
-//     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.2           k_row_0a5518fe
+//     1.6 us est. l4.c1.2.sum              k_siblings_8b634053
+//     2.8 us est. l4.c2.2.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.4 us est. l4.u.2                   k_row_0a5518fe
 //     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.6 us est. l4.c1.3.sum      k_siblings_8b634053
-//     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.u.3           k_row_0a5518fe
+//     1.6 us est. l4.c1.3.sum              k_siblings_8b634053
+//     2.8 us est. l4.c2.3.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.4 us est. l4.u.3                   k_row_0a5518fe
 //     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.5 us est. l4.t1.4          k_siblings_daaf51d4
-//     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.4 us est. l4.f.4.sum.terms k_row_7c6003a7
-//     2.6 us est. l4               k_product_776d70ee
-//     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.5 us est. g4.l1            k_siblings_8c629187
-//     1.6 us est. g4.r2.sum        k_reduce_4e226e53
-//     1.6 us est. g4.s             k_reduce_9ac56741
-//     1.6 us est. g4.a             k_reduce_657b11bf
-//     1.6 us est. g4               k_reduce_0dd033d3
-//     1.6 us est. s3               k_reduce_a7459dd2
-//     1.6 us est. f3.a             k_reduce_9e4fcb35
-//     1.6 us est. f3               k_reduce_a9fba71c
-//     1.6 us est. s2               k_reduce_8ecd72cb
-//     1.6 us est. f2.a.c.sum.part  k_reduce_178f9fad
-//     1.5 us est. f2.a             k_reduce_4b9d903f
-//     1.6 us est. f2.b.sum.part    k_reduce_178f9fad
-//     1.6 us est. f2               k_reduce_45576e6e
-//     3.5 us est. s1               k_product_cea123a5
-//     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     3.4 us est. f1               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     3.4 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     3.4 us est. f0               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     3.7 us est. u0               k_map_b44c9649
-//    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
-//     4.2 us est. e0.a             k_reduce_d0afa7fc
-//    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
-//     4.9 us est. e0               k_reduce_e08b6c5a
-//     4.5 us est. y                cuDNN conv 1x1, 21 to 21 + bias
+//     1.5 us est. l4.t1.4                  k_siblings_daaf51d4
+//     2.8 us est. l4.c2.4.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.4 us est. l4.f.4.sum.terms         k_row_7c6003a7
+//     2.6 us est. l4                       k_product_776d70ee
+//     7.0 us est. g4.l1.sum.merged         cuBLAS sgemm 462 x 49 x 2048
+//     1.5 us est. g4.l1                    k_siblings_8c629187
+//     1.6 us est. g4.r2.sum                k_reduce_4e226e53
+//     1.6 us est. g4.s                     k_reduce_9ac56741
+//     1.6 us est. g4.a                     k_reduce_657b11bf
+//     1.6 us est. g4                       k_reduce_0dd033d3
+//     1.6 us est. s3                       k_reduce_a7459dd2
+//     1.6 us est. f3.a                     k_reduce_9e4fcb35
+//     1.6 us est. f3                       k_reduce_a9fba71c
+//     1.6 us est. s2                       k_reduce_8ecd72cb
+//     1.6 us est. f2.a.c.sum.part          k_reduce_178f9fad
+//     1.5 us est. f2.a                     k_reduce_4b9d903f
+//     1.6 us est. f2.b.sum.part            k_reduce_178f9fad
+//     1.6 us est. f2                       k_reduce_45576e6e
+//     3.5 us est. s1                       k_product_cea123a5
+//     3.4 us est. f1.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
+//     3.4 us est. f1                       cuDNN conv 3x3, 21 to 21 + residual + bias
+//     3.4 us est. f0.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
+//     3.4 us est. f0                       cuDNN conv 3x3, 21 to 21 + residual + bias
+//     3.7 us est. u0                       k_map_b44c9649
+//    11.6 us est. e0.a.c.sum.part          cuDNN conv 3x1, 21 to 63
+//     4.2 us est. e0.a                     k_reduce_d0afa7fc
+//    11.6 us est. e0.b.sum.part            cuDNN conv 3x1, 21 to 63
+//     4.9 us est. e0                       k_reduce_e08b6c5a
+//     4.5 us est. y                        cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -649,8 +649,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -1083,6 +1083,2709 @@ static __device__ __forceinline__ float column_sum(float v, float (*part)[ROWS])
     }
     return v;
 }
+
+// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
+//     i2 in 0:112, i3 in 0:112, pad x 0
+// stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
+// p0: stem.c.k, p1: x, p2: stem.c.b
+static __global__ void __launch_bounds__(256, 1) k_product_b8991a07(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 131u * 96u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 147 + r2], r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 32u % 32u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
+            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), b, next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 12544) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
+// p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56,
+//     r0 in 0:3, r1 in 0:3, pad stem -inf
+static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
+                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
+        }
+    }
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// l1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
+// by basis change F(4x4,3x3)
+// l1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a 0
+static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
+// by basis change F(4x4,3x3)
+// l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
+// p0: l1.b.c.sum.product, p1: l1.b.c.b
+static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
+    }
+}
+
+// by merging: sum of products
+// l1.c.sum.merged[0,i1,i2,i3] = sum(r0) l1.b.joined[0,r0,i2,i3] * l1.c.sum.weights[i1,r0]
+// by merging: sum of products
+// l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
+// p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
+static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
+// l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
+// l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
+// p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
+// l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
+// l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
+// p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
+// by summation splitting (r0 inside), variable substitution
+// l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
+//     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
+// p0: l2.b.c.sum.part.lines, p1: l2.a.c.b, p2: l2.a.c.sum.merged
+static __global__ void __launch_bounds__(256, 1) k_product_eefe6086(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
+    const int i1 = (int)(id / 14u % 3u);
+    const int i0 = (int)(id / 42u % 3u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
+    };
+    struct found_b {
+        float v0;
+        float v1;
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 28u);
+        const int i3 = (int)(n / 28u);
+        const int r0 = (int)(k0 + e / 128u);
+        found_b f;
+        f.v0 = n < 784u ? p1[r0] : 0.f;
+        f.v1 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 && n < 784u ? p2[r0 * 3136 + i3 * 112 + i0 * 56
+            + i4 * 2 + i1 - 57] : 0.f;
+        return f;
+    };
+    const auto make_b = [&](unsigned e, unsigned, const found_b &f) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 28u);
+        const int i3 = (int)(n / 28u);
+        const float v2 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? relu(f.v1 + f.v0) : 0.f) : 0.f;
+        return n < 784u ? v2 : 0.f;
+    };
+    float acc[4][8] = {};
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), computed(b, make_b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by merging: shared input
+// g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21,
+//     i2 in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
+// g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
+// p0: l2.a.c.sum.merged, p1: g1.l1.b
+static __device__ __forceinline__ void part_reduce_552cfeaf(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(&p0[i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 401408]) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v1, acc1 + v1,
+        acc2 + v1, acc3 + v1);
+}
+
+// by merging: shared input
+// g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21,
+//     i3 in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
+// g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
+// p0: l2.a.c.sum.merged, p1: g1.r1.b
+static __device__ __forceinline__ void part_reduce_f4e66486(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
+        acc0 += (unsigned)t0 < 56u ? p0[t1 + 1125824] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1125825] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 1125826] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 1125827] : 0.f;
+    }
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v0, acc1 + v0,
+        acc2 + v0, acc3 + v0);
+}
+
+// by summation splitting
+// l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
+// l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
+// p0: l2.b.c.sum.part, p1: l2.b.c.b
+static __device__ __forceinline__ void part_reduce_6ce6a057(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 196u) * 4;
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r1 = 0; r1 < 9; r1++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
+}
+
+// side by side: g1.l1, g1.r1, l2.b
+// p0: l2.a.c.sum.merged, p1: g1.l1.b, p2: g1.r1.b, p3: l2.b.c.sum.part, p4: l2.b.c.b
+static __global__ void __launch_bounds__(128) k_siblings_e1e32c64(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2, bool next_early) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_552cfeaf(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_f4e66486(p0, p2, y1, id);
+        return;
+    }
+    id -= 16512u;
+    part_reduce_6ce6a057(p3, p4, y2, id);
+}
+
+// by merging: batched
+// g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
+//     g1.l2.sum.merged 0
+// by merging: batched
+// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
+//     g1.l2.sum.merged 0
+// g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
+// p0: g1.l2.sum.merged, p1: g1.s.const
+static __device__ __forceinline__ void part_row_023c25c7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 56u);
+    const int i2 = (int)(id / 56u % 56u);
+    const int i1 = (int)(id / 3136u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t1 = i2 + r0 - 5;
+        const float v1 = (unsigned)t1 < 56u ? p0[i1 * 34496 + r0 * 3136 + t1 * 56 + i3 + 724416]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 3136 + i2 * 56 + i3] = s1 + s0 + p1[i1];
+}
+
+// by basis change F(4x4,3x3)
+// l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.0.a 0
+static __device__ __forceinline__ void part_basis_a5363f55(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// side by side: g1.s, l2.0.b.c.sum.data
+// p0: g1.l2.sum.merged, p1: g1.s.const, p2: l2.0.a
+static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1,
+    bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 66048u) {
+        if (id < 65856u) part_row_023c25c7(p0, p1, y, id);
+        return;
+    }
+    id -= 66048u;
+    if (id < 6272u) part_basis_a5363f55(p2, y1, id);
+}
+
+// by basis change F(4x4,3x3)
+// l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+// l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
+// p0: l2.0.b.c.sum.product, p1: l2.0.b.c.b
+static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l2.1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.1.a 0
+static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by merging: shared input
+// g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
+// p0: g2.l1.sum.weights, p1: l2.2
+static __global__ void __launch_bounds__(256, 2) k_product_2955687f(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 14u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i0 * 512 + r0], i0 < 887);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 784 + i2], i2 < 784);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<3136, 128>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i0 < 887 && i2 < 784) {
+            *reinterpret_cast<float4 *>(&y[i0 * 784 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by merging: shared input
+// g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21,
+//     i2 in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
+// g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
+// p0: g2.l1.sum.merged, p1: g2.l1.b
+static __device__ __forceinline__ void part_reduce_1214e781(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + t0 * 28 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
+}
+
+// by merging: shared input
+// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21,
+//     i3 in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
+// g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
+// p0: g2.l1.sum.merged, p1: g2.r1.b
+static __device__ __forceinline__ void part_reduce_319db27d(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0 + 181104]
+            : 0.f;
+        acc += v0;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum.data[i0,i1,i2,i3] = sum(r0) l2.2[0,i1,2*i2+r0-2,i3] * l1.b.c.sum.bt[i0,r0] where
+//     i2 in 0:14, pad l2.2 0
+static __device__ __forceinline__ void part_basis_fa787b7c(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 14u);
+    const int i1 = (int)(id / 392u);
+    float d[6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i2 * 2 + r0 - 2;
+        d[r0] = (unsigned)t0 < 28u ? p0[i1 * 784 + t0 * 28 + i3] : 0.f;
+    }
+    basis_ed05ebd5(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        y[o0 * 200704 + i1 * 392 + i2 * 28 + i3] = d[o0];
+    }
+}
+
+// by merging: shared input
+// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2,i3+r0-2] where i1 in 0:85,
+//     i3 in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
+// l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
+// p0: g2.l1.sum.merged, p1: l3.r1.c.b
+static __device__ __forceinline__ void part_reduce_da91dec8(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u);
+    float x[5][12];
+#pragma unroll
+    for (int j = 0; j < 5; j++) {
+        const int t0 = i1 * 5 + j + 462;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(&p0[t0 * 784
+                + i2 * 28 + t1]) : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        acc0 += x[r0][r0 + 2];
+        acc1 += x[r0][r0 + 3];
+        acc2 += x[r0][r0 + 4];
+        acc3 += x[r0][r0 + 5];
+    }
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(relu(acc0 + v0),
+        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
+}
+
+// side by side: g2.l1, g2.r1, l3.l1.c.sum.data, l3.r1
+// p0: g2.l1.sum.merged, p1: g2.l1.b, p2: g2.r1.b, p3: l2.2, p4: l3.r1.c.b
+static __global__ void __launch_bounds__(256) k_siblings_94771ea5(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16640u) {
+        if (id < 16464u) part_reduce_1214e781(p0, p1, y, id);
+        return;
+    }
+    id -= 16640u;
+    if (id < 16640u) {
+        if (id < 16464u) part_reduce_319db27d(p0, p2, y1, id);
+        return;
+    }
+    id -= 16640u;
+    if (id < 200704u) {
+        part_basis_fa787b7c(p3, y2, id);
+        return;
+    }
+    id -= 200704u;
+    if (id < 16660u) part_reduce_da91dec8(p0, p4, y3, id);
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
+//     l3.l1.c.sum.filter[i0,i1,r0]
+// p0: l3.l1.c.sum.filter, p1: l3.l1.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_26c0e068(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 64u, m0 = id / 7u % 3u * 32u;
+    const int i0 = (int)(id / 21u % 6u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i0 * 43520 + i1 * 512 + r0], i1 < 85);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i0 * 200704 + r0 * 392 + i3], i3 < 392);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<1568, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 85 && i3 < 392) {
+            *reinterpret_cast<float4 *>(&y[i0 * 33320 + i1 * 392 + i3]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by merging: batched
+// g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
+//     g2.l2.sum.merged 0
+// by merging: batched
+// g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
+//     g2.l2.sum.merged 0
+// g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
+// p0: g2.l2.sum.merged, p1: g2.s.const
+static __device__ __forceinline__ void part_row_1fb57db2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t1 = i2 + r0 - 5;
+        const float v1 = (unsigned)t1 < 28u ? p0[i1 * 8624 + r0 * 784 + t1 * 28 + i3 + 181104]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = s0 + s1 + p1[i1];
+}
+
+// l3.l1.c.sum.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
+static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 2.f * s3 + s4;
+    d[step] = s1 - s2 + s3 - 2.f * s4 + s5;
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
+//     where i2 in 0:28
+// l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
+// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
+static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 14u);
+    const int i1 = (int)(id / 392u);
+    float d[6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        d[r0] = p0[r0 * 33320 + i1 * 392 + i2 * 28 + i3];
+    }
+    basis_7e79f157(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        y[i1 * 784 + i2 * 56 + o0 * 28 + i3] = relu(d[o0] + p1[i1]);
+    }
+}
+
+// side by side: g2.s, l3.l1
+// p0: g2.l2.sum.merged, p1: g2.s.const, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
+static __global__ void __launch_bounds__(128) k_siblings_540b8137(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16512u) {
+        if (id < 16464u) part_row_1fb57db2(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
+}
+
+// by merging: batched
+// l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
+//     l3.l2.c.sum.weights[i0,i1,i2,r0]
+// p0: l3.l2.c.sum.weights, p1: l3.l1.joined
+static __global__ void __launch_bounds__(256, 1) k_product_9f732010(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
+    const int i0 = (int)(id / 63u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 32u);
+        const int r0 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i0 * 36125 + i2 * 85 + r0], i2 < 425 && r0 < 85);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(k0 + e / 8u % 32u);
+        return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i2 < 425 && i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i0 * 333200 + i2 * 784 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by summation splitting (r1,r2 inside), variable substitution
+// g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
+//     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
+// p0: g2.s, p1: g2.a.c.sum.part.filter
+static __device__ __forceinline__ void part_reduce_ded674a4(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
+// by merging: batched
+// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
+//     l3.l2.c.sum.merged 0
+// by merging: batched
+// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
+//     l3.l2.c.sum.merged 0
+// l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
+//     + l3.r2.c.b[i1])
+// p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
+static __device__ __forceinline__ void part_row_fb0b0c17(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 28u ? p0[i1 * 3920 + r0 * 784 + t1 * 28 + i3 + 333200]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 784 + i2 * 28 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
+}
+
+// side by side: g2.a.c.sum.part, l3.m
+// p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l2.c.sum.merged, p3: l3.r2.c.b, p4: l3.l2.c.b
+static __global__ void __launch_bounds__(256) k_siblings_5b2b5f3b(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 86528u) {
+        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
+        return;
+    }
+    id -= 86528u;
+    if (id < 66640u) part_row_fb0b0c17(p2, p3, p4, y1, id);
+}
+
+// by merging: sum of products
+// l3.f.sum.merged[0,i1,i2,i3] = sum(r0) l3.m.joined[0,r0,2*i2,2*i3] * l3.f.sum.weights[i1,r0]
+//     where i2 in 0:14, i3 in 0:14
+// by merging: sum of products
+// l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
+// p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
+static __global__ void __launch_bounds__(256, 1) k_product_b4ade54d(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(k0 + e / 8u);
+        return fetch<float4>(&p0[r0 * 1024 + i1], r0 < 597);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r0 = (int)(k0 + e / 64u);
+        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u && r0 < 597);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<12544>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
+    }
+}
+
+// by merging: shared input
+// l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85,
+//     i2 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+static __device__ __forceinline__ void part_reduce_debb5468(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc;
+}
+
+// by merging: shared input
+// l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85,
+//     i2 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+// l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
+// p0: l3.c1.0.sum.merged, p1: l3.b1
+static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// by merging: shared input
+// l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
+//     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+static __device__ __forceinline__ void part_reduce_85201793(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc;
+}
+
+// by merging: shared input
+// l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
+//     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+// l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
+// p0: l3.c1.0.sum.merged, p1: l3.b3
+static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: l3.c1.0.sum, l3.t1.0, l3.c3.0.sum, l3.t3.0
+// p0: l3.c1.0.sum.merged, p1: l3.b1, p2: l3.b3
+static __global__ void __launch_bounds__(128) k_siblings_5004f13c(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_debb5468(p0, y, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_0b9b6ff7(p0, p1, y1, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_85201793(p0, y2, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16660u) part_reduce_c97083f1(p0, p2, y3, id);
+}
+
+// by summation splitting
+// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
+// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+// p0: g2.a.c.sum.part, p1: g2.a.c.b
+static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
+}
+
+// by merging: batched
+// l3.c2.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.0.sum.merged 0
+// by merging: batched
+// l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.0.sum.merged 0
+// l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
+//     l3.b4[i1])
+// p0: l3.c2.0.sum.merged, p1: l3.b4, p2: l3.b2
+static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
+}
+
+// side by side: g2.a, l3.u.0
+// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
+static __global__ void __launch_bounds__(64) k_siblings_612f8c4f(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
+}
+
+// by merging: shared input
+// l3.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0,i2+r0-2,i3] where
+//     i1 in 0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
+//     l3.c1.1.sum.of_constant[0,i1,i2,i3]
+// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum
+static __device__ __forceinline__ void part_reduce_c3b0fc2e(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = v1;
+}
+
+// by merging: shared input
+// l3.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0,i2+r0-2,i3] where
+//     i1 in 0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
+//     l3.c1.1.sum.of_constant[0,i1,i2,i3]
+// l3.t1.1[0,i1,i2,i3] = relu(l3.c1.1.sum[0,i1,i2,i3] + l3.b1[i1])
+// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1
+static __device__ __forceinline__ void part_reduce_10214169(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
+}
+
+// by merging: shared input
+// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
+//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
+//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum
+static __device__ __forceinline__ void part_reduce_e96c348b(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = v1;
+}
+
+// by merging: shared input
+// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
+//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
+//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
+// l3.t3.1[0,i1,i2,i3] = relu(l3.c3.1.sum[0,i1,i2,i3] + l3.b3[i1])
+// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
+static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
+}
+
+// side by side: l3.c1.1.sum, l3.t1.1, l3.c3.1.sum, l3.t3.1
+// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1,
+//     p4: l3.c3.1.sum.of_constant, p5: l3.c3.0.sum, p6: l3.b3
+static __global__ void __launch_bounds__(128) k_siblings_830e2fd4(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
+    bool next_early) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_c3b0fc2e(p0, p1, p2, y, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y1, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_e96c348b(p0, p4, p5, y2, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y3, id);
+}
+
+// side by side: g2.b.sum.part, l3.u.1
+// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c2.1.sum.merged, p3: l3.b4, p4: l3.b2
+static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 86528u) {
+        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
+        return;
+    }
+    id -= 86528u;
+    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
+}
+
+// by merging: batched
+// l3.c2.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.2.sum.merged 0
+// by merging: batched
+// l3.c4.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.2.sum.merged 0
+// l3.u.2[0,i1,i2,i3] = relu(l3.c2.2.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.2.sum[0,i1,i2,i3] +
+//     l3.b4[i1])
+// p0: l3.c2.2.sum.merged, p1: l3.b4, p2: l3.b2
+static __global__ void __launch_bounds__(64) k_row_cbb33834(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
+}
+
+// side by side: l3.t1.4, l3.t3.4
+// p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1,
+//     p4: l3.c3.1.sum.of_constant, p5: l3.c3.3.sum, p6: l3.b3
+static __global__ void __launch_bounds__(64) k_siblings_f3f7315e(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16704u) {
+        if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y, id);
+        return;
+    }
+    id -= 16704u;
+    if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y1, id);
+}
+
+// by merging: batched
+// l3.c2.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.4.sum.merged 0
+// by merging: batched
+// l3.c4.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.4.sum.merged 0
+// l3.f.4.sum.terms[0,i1,i2,i3] = relu(l3.c2.4.sum[0,i1,i2,i3] + l3.b2[i1]) +
+//     relu(l3.c4.4.sum[0,i1,i2,i3] + l3.b4[i1]) + l3.u.3[0,i1,i2,i3] + l3.u.2[0,i1,i2,i3] +
+//     l3.u.1[0,i1,i2,i3] + l3.u.0[0,i1,i2,i3]
+// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.2, p3: l3.b4, p4: l3.b2, p5: l3.u.3, p6: l3.u.1
+static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, const float *__restrict__ p4, const float *p5,
+    const float *p6, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t1 = i2 + r0 - 2;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
+        s1 += v1;
+    }
+    const float v2 = relu(s1 + p3[i1]) + relu(s0 + p4[i1]) + p5[i1 * 196 + i2 * 14 + i3];
+    const float v3 = p2[i1 * 196 + i2 * 14 + i3] + v2 + p6[i1 * 196 + i2 * 14 + i3];
+    y[i1 * 196 + i2 * 14 + i3] = p1[i1 * 196 + i2 * 14 + i3] + v3;
+}
+
+// by products with one weight collected
+// l3.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l3.f.4.sum.terms[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+// l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
+//     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
+// p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
+static __global__ void __launch_bounds__(256, 1) k_product_27fe3298(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r0 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 85 + r0], r0 < 85);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(k0 + e / 16u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196 && r0 < 85);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<12544>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float v0 = p2[i1];
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0 + v0 + v0
+                + v0 + v0 + v1.x, acc[i][j + 1] + v0 + v0 + v0 + v0 + v0 + v1.y,
+                acc[i][j + 2] + v0 + v0 + v0 + v0 + v0 + v1.z,
+                acc[i][j + 3] + v0 + v0 + v0 + v0 + v0 + v1.w);
+        }
+    }
+}
+
+// by merging: shared input
+// g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21,
+//     i2 in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
+// g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
+// p0: g3.l1.sum.merged, p1: g3.l1.b
+static __device__ __forceinline__ void part_reduce_62a4170e(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
+}
+
+// by merging: shared input
+// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21,
+//     i3 in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
+// g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
+// p0: g3.l1.sum.merged, p1: g3.r1.b
+static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0 + 45276] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
+}
+
+// by merging: shared input
+// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128,
+//     i2 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
+// l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
+// p0: g3.l1.sum.merged, p1: l4.l1.c.b
+static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// by merging: shared input
+// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
+// l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
+// p0: g3.l1.sum.merged, p1: l4.r1.c.b
+static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
+            : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: g3.l1, g3.r1, l4.l1, l4.r1
+// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.b, p4: l4.r1.c.b
+static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 4224u) {
+        if (id < 4116u) part_reduce_62a4170e(p0, p1, y, id);
+        return;
+    }
+    id -= 4224u;
+    if (id < 4224u) {
+        if (id < 4116u) part_reduce_c846b567(p0, p2, y1, id);
+        return;
+    }
+    id -= 4224u;
+    if (id < 25088u) {
+        part_reduce_27090c04(p0, p3, y2, id);
+        return;
+    }
+    id -= 25088u;
+    part_reduce_813115d9(p0, p4, y3, id);
+}
+
+// by merging: batched
+// g3.l2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
+//     g3.l2.sum.merged 0
+// by merging: batched
+// g3.r2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
+//     g3.l2.sum.merged 0
+// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
+// p0: g3.l2.sum.merged, p1: g3.s.const
+static __global__ void __launch_bounds__(256) k_row_196db79f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    __shared__ float part[2][8][16u];
+    const unsigned lane = threadIdx.x / 16u;
+    const unsigned column = blockIdx.x * 16u + threadIdx.x % 16u;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;
+    await_previous(next_early);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float s0 = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 11u; k += 16u) {
+        const int r0 = (int)k;
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        s0 += v0;
+    }
+    s0 = column_sum(s0, part[0]);
+    float s1 = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 11u; k += 16u) {
+        const int r0 = (int)k;
+        const int t1 = i2 + r0 - 5;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 2156 + r0 * 196 + t1 * 14 + i3 + 45276] : 0.f;
+        s1 += v1;
+    }
+    s1 = column_sum(s1, part[1]);
+    if (column >= 4116u) return;
+    if (lane == 0) {
+        y[i1 * 196 + i2 * 14 + i3] = s0 + s1 + p1[i1];
+    }
+}
+
+// g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad g3.s 0
+// g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
+// p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
+static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
+    }
+}
+
+// by merging: batched
+// l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
+//     l4.l2.c.sum.merged 0
+// by merging: batched
+// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
+//     l4.l2.c.sum.merged 0
+// l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
+//     + l4.r2.c.b[i1])
+// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
+static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 1372 + r0 * 196 + t1 * 14 + i3 + 175616]
+            : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
+}
+
+// by merging: sum of products
+// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
+//     where i2 in 0:7, i3 in 0:7
+// by merging: sum of products
+// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
+// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
+static __global__ void __launch_bounds__(256, 1) k_product_f73106e7(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 288u;
+    tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
+        moving<784, 3136>(b), next_early, acc);
+    leave_part<4, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 4>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
+        }
+    }
+}
+
+// by merging: shared input
+// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128,
+//     i2 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+static __device__ __forceinline__ void part_reduce_d6e15ae0(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = acc;
+}
+
+// by merging: shared input
+// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128,
+//     i2 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.0.sum.merged, p1: l4.b1
+static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+}
+
+// by merging: shared input
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+static __device__ __forceinline__ void part_reduce_332a84b5(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = acc;
+}
+
+// by merging: shared input
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
+// p0: l4.c1.0.sum.merged, p1: l4.b3
+static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: l4.c1.0.sum, l4.t1.0, l4.c3.0.sum, l4.t3.0
+// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 6272u) {
+        part_reduce_d6e15ae0(p0, y, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_50f4c749(p0, p1, y1, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_332a84b5(p0, y2, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_9976e07b(p0, p2, y3, id);
+}
+
+// by merging: batched
+// l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.0.sum.merged 0
+// by merging: batched
+// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
+//     l4.c2.0.sum.merged 0
+// l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
+//     l4.b4[i1])
+// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
+static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
+}
+
+// by merging: shared input
+// l4.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0,i2+r0-3,i3] where
+//     i1 in 0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
+//     l4.c1.1.sum.of_constant[0,i1,i2,i3]
+// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum
+static __device__ __forceinline__ void part_reduce_a9417d1e(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = v1;
+}
+
+// by merging: shared input
+// l4.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0,i2+r0-3,i3] where
+//     i1 in 0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
+//     l4.c1.1.sum.of_constant[0,i1,i2,i3]
+// l4.t1.1[0,i1,i2,i3] = relu(l4.c1.1.sum[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1
+static __device__ __forceinline__ void part_reduce_42332a5b(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
+}
+
+// by merging: shared input
+// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
+//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
+//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum
+static __device__ __forceinline__ void part_reduce_c0713649(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = v1;
+}
+
+// by merging: shared input
+// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
+//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
+//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
+// l4.t3.1[0,i1,i2,i3] = relu(l4.c3.1.sum[0,i1,i2,i3] + l4.b3[i1])
+// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum, p3: l4.b3
+static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
+}
+
+// side by side: l4.c1.1.sum, l4.t1.1, l4.c3.1.sum, l4.t3.1
+// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1,
+//     p4: l4.c3.1.sum.of_constant, p5: l4.c3.0.sum, p6: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_8b634053(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
+    bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 6272u) {
+        part_reduce_a9417d1e(p0, p1, p2, y, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_42332a5b(p0, p1, p2, p3, y1, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_c0713649(p0, p4, p5, y2, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_e9ccb370(p0, p4, p5, p6, y3, id);
+}
+
+// side by side: l4.t1.4, l4.t3.4
+// p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1,
+//     p4: l4.c3.1.sum.of_constant, p5: l4.c3.3.sum, p6: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_daaf51d4(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 6272u) {
+        part_reduce_42332a5b(p0, p1, p2, p3, y, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_e9ccb370(p0, p4, p5, p6, y1, id);
+}
+
+// by merging: batched
+// l4.c2.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.4.sum.merged 0
+// by merging: batched
+// l4.c4.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
+//     l4.c2.4.sum.merged 0
+// l4.f.4.sum.terms[0,i1,i2,i3] = relu(l4.c2.4.sum[0,i1,i2,i3] + l4.b2[i1]) +
+//     relu(l4.c4.4.sum[0,i1,i2,i3] + l4.b4[i1]) + l4.u.3[0,i1,i2,i3] + l4.u.2[0,i1,i2,i3] +
+//     l4.u.1[0,i1,i2,i3] + l4.u.0[0,i1,i2,i3]
+// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.1, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.2
+static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
+    const float *p6, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s1 += v1;
+    }
+    const float v2 = p3[i1 * 49 + i2 * 7 + i3] + (relu(s0 + p4[i1]) + relu(s1 + p5[i1]));
+    const float v3 = p1[i1 * 49 + i2 * 7 + i3] + (p2[i1 * 49 + i2 * 7 + i3] + (v2 + p6[i1 * 49
+        + i2 * 7 + i3]));
+    y[i1 * 49 + i2 * 7 + i3] = v3;
+}
+
+// by products with one weight collected
+// l4.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l4.f.4.sum.terms[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+// l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
+//     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
+// p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
+static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 128u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            const float v0 = p3[i1];
+            y[i1 * 49 + i3] = p2[i1 * 49 + i3] + (acc[i][j] + v0 + v0 + v0 + v0 + v0);
+        }
+    }
+}
+
+// by merging: shared input
+// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21,
+//     i2 in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
+// g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
+// p0: g4.l1.sum.merged, p1: g4.l1.b
+static __device__ __forceinline__ void part_reduce_5e3ee485(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
+}
+
+// by merging: shared input
+// g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21,
+//     i3 in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
+// g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
+// p0: g4.l1.sum.merged, p1: g4.r1.b
+static __device__ __forceinline__ void part_reduce_947f85c2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i2 * 7 + t0 + 11319] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
+}
+
+// side by side: g4.l1, g4.r1
+// p0: g4.l1.sum.merged, p1: g4.l1.b, p2: g4.r1.b
+static __global__ void __launch_bounds__(64) k_siblings_8c629187(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 1088u) {
+        if (id < 1029u) part_reduce_5e3ee485(p0, p1, y, id);
+        return;
+    }
+    id -= 1088u;
+    if (id < 1029u) part_reduce_947f85c2(p0, p2, y1, id);
+}
+
+// g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
+//     pad g4.r1 0
+// p0: g4.r1, p1: g4.r2.k
+static __global__ void __launch_bounds__(256) k_reduce_4e226e53(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 11; r1++) {
+            const int t0 = i2 + r1 - 5;
+            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 231
+                + r0 * 11 + r1];
+            acc += v0;
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 49 + i2 * 7 + i3] = acc;
+    }
+}
+
+// g4.l2.sum[0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i3 in 0:7,
+//     pad g4.l1 0
+// g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
+// p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
+static __global__ void __launch_bounds__(256) k_reduce_9ac56741(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 11; r1++) {
+            const int t0 = i3 + r1 - 5;
+            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 231
+                + r0 * 11 + r1];
+            acc += v0;
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
+    }
+}
+
+// g4.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
+//     i2 in 0:7, i3 in 0:7, pad g4.s 0
+// g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
+// p0: g4.s, p1: g4.a.c.k, p2: g4.a.c.b
+static __global__ void __launch_bounds__(256) k_reduce_657b11bf(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1]
+                    : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 49 + i2 * 7 + i3] = relu(acc + p2[i1]);
+    }
+}
+
+// g4.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where
+//     i2 in 0:7, i3 in 0:7, pad g4.a 0
+// g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
+// p0: g4.a, p1: g4.b.k, p2: g4.s, p3: g4.b.b
+static __global__ void __launch_bounds__(256) k_reduce_0dd033d3(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1]
+                    : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
+    }
+}
+
+// g3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.a[0,r0,i2+r1-1,i3+r2-1] * g3.b.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad g3.a 0
+// s3[0,i1,i2,i3] = g3.s[0,i1,i2,i3] + g3.b.sum[0,i1,i2,i3] + ((g4[0,i1,(6*i2)/13,(6*i3)/13] * (1 -
+//     idx((6*i3)%13) / 13) + idx((6*i3)%13) / 13 * g4[0,i1,(6*i2)/13,(6*i3)/13-(6*i3+13)/91+1]) *
+//     (1 - idx((6*i2)%13) / 13) + idx((6*i2)%13) / 13 *
+//     (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) /
+//     13 * g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1])) + g3.b.b[i1]
+// p0: g3.a, p1: g3.b.k, p2: g4, p3: g3.s, p4: g3.b.b
+static __global__ void __launch_bounds__(256) k_reduce_a7459dd2(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        const int t2 = (i2 * 6 + 13) / 91;
+        const int t3 = (i2 * 6) / 13;
+        const int t4 = (i3 * 6 + 13) / 91;
+        const int t5 = (i3 * 6) / 13;
+        const int t6 = (i3 * 6) % 13;
+        const float v1 = (float)t6 / 13.f;
+        const float v2 = 1.f - v1;
+        const float v3 = p2[i1 * 49 - t2 * 7 + t3 * 7 - t4 + t5 + 8] * v1 + p2[i1 * 49 - t2 * 7
+            + t3 * 7 + t5 + 7] * v2;
+        const int t7 = (i2 * 6) % 13;
+        const float v4 = (float)t7 / 13.f;
+        const float v5 = p2[i1 * 49 + t3 * 7 + t5] * v2 + p2[i1 * 49 + t3 * 7 - t4 + t5 + 1] * v1;
+        const float v6 = v3 * v4 + v5 * (1.f - v4) + (acc + p3[i1 * 196 + i2 * 14 + i3]);
+        y[i1 * 196 + i2 * 14 + i3] = v6 + p4[i1];
+    }
+}
+
+// f3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad f3.a 0
+// f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
+// p0: f3.a, p1: f3.b.k, p2: s3, p3: f3.b.b
+static __global__ void __launch_bounds__(256) k_reduce_a9fba71c(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
+    }
+}
+
+// by summation splitting
+// g2.b.sum[0,i1,i2,i3] = sum(r0) g2.b.sum.part[r0,i1,i2,i3]
+// s2[0,i1,i2,i3] = g2.s[0,i1,i2,i3] + g2.b.sum[0,i1,i2,i3] + ((f3[0,i1,(13*i2)/27,(13*i3)/27] * (1
+//     - idx((13*i3)%27) / 27) + idx((13*i3)%27) / 27 *
+//     f3[0,i1,(13*i2)/27,(13*i3)/27-(13*i3+27)/378+1]) * (1 - idx((13*i2)%27) / 27) +
+//     idx((13*i2)%27) / 27 * (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 -
+//     idx((13*i3)%27) / 27) + idx((13*i3)%27) / 27 *
+//     f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1])) + g2.b.b[i1]
+// p0: g2.b.sum.part, p1: g2.s, p2: f3, p3: g2.b.b
+static __global__ void __launch_bounds__(64) k_reduce_8ecd72cb(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 28u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i2 * 28 + i3];
+    }
+    const int t0 = (i3 * 13 + 27) / 378;
+    const int t1 = (i2 * 13) / 27;
+    const int t2 = (i3 * 13) / 27;
+    const int t3 = (i3 * 13) % 27;
+    const float v0 = (float)t3 / 27.f;
+    const float v1 = 1.f - v0;
+    const float v2 = p2[i1 * 196 + t1 * 14 - t0 + t2 + 1] * v0 + p2[i1 * 196 + t1 * 14 + t2] * v1;
+    const int t4 = (i2 * 13) % 27;
+    const float v3 = (float)t4 / 27.f;
+    const int t5 = (i2 * 13 + 27) / 378;
+    const float v4 = p2[i1 * 196 + t1 * 14 - t5 * 14 + t2 + 14] * v1 + p2[i1 * 196
+        + t1 * 14 - t5 * 14 - t0 + t2 + 15] * v0;
+    const float v5 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v2 * (1.f - v3) + v4 * v3);
+    y[i1 * 784 + i2 * 28 + i3] = v5 + p3[i1];
+}
+
+// by summation splitting (r1,r2 inside), variable substitution
+// f2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) s2[0,i0,i2+r0-1,i3+r1-1] *
+//     f2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad s2 0
+// p0: s2, p1: f2.a.c.sum.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_178f9fad(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 86436u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
+// by summation splitting
+// f2.a.c.sum[0,i1,i2,i3] = sum(r0) f2.a.c.sum.part[r0,i1,i2,i3]
+// f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
+// p0: f2.a.c.sum.part, p1: f2.a.c.b
+static __global__ void __launch_bounds__(64) k_reduce_4b9d903f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
+}
+
+// by summation splitting
+// f2.b.sum[0,i1,i2,i3] = sum(r0) f2.b.sum.part[r0,i1,i2,i3]
+// f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
+// p0: f2.b.sum.part, p1: s2, p2: f2.b.b
+static __global__ void __launch_bounds__(64) k_reduce_45576e6e(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = acc + p1[i1 * 784 + i3] + p2[i1];
+}
+
+// g1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.a[0,r0,i2+r1-1,i3+r2-1] * g1.b.k[i1,r0,r1,r2] where
+//     i2 in 0:56, i3 in 0:56, pad g1.a 0
+// s1[0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] * (1
+//     - idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
+//     f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1]) * (1 - idx((27*i2)%55) / 55) +
+//     idx((27*i2)%55) / 55 * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 -
+//     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
+//     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
+// p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
+static __global__ void __launch_bounds__(256, 1) k_product_cea123a5(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
+    __shared__ int4 taps[192];
+    for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        taps[k] = make_int4(r0 * 3136 + r1 * 56 + r2 - 57, k < 189u ? r1 - 1 : -(1 << 30), r2 - 1,
+            0);
+    }
+    __syncthreads();
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 189 + r2], i1 < 21 && r2 < 189);
+    };
+    const auto b = [&](unsigned e, const int4 &tap) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const int t0 = i2 + tap.y;
+        const int t1 = i3 + tap.z;
+        return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        if (i1 < 21) {
+            const int t2 = (i3 * 27) / 55;
+            const int t3 = (i2 * 27) / 55;
+            const int t4 = (i3 * 27) % 55;
+            const float v0 = (float)t4 / 55.f;
+            const float v1 = 1.f - v0;
+            const int t5 = (i3 * 27 + 55) / 1540;
+            const float v2 = p2[i1 * 784 + t3 * 28 + t2] * v1 + p2[i1 * 784 + t3 * 28 + t2 - t5
+                + 1] * v0;
+            const int t6 = (i2 * 27) % 55;
+            const float v3 = (float)t6 / 55.f;
+            const int t7 = (i2 * 27 + 55) / 1540;
+            const float v4 = p2[i1 * 784 + t3 * 28 - t7 * 28 + t2 + 28] * v1 + p2[i1 * 784
+                + t3 * 28 - t7 * 28 + t2 - t5 + 29] * v0;
+            const float v5 = v2 * (1.f - v3) + v4 * v3 + (acc[i][j] + p3[i1 * 3136 + i2 * 56 + i3]);
+            y[i1 * 3136 + i2 * 56 + i3] = v5 + p4[i1];
+        }
+    }
+}
+
+// u0[0,i1,i2,i3] = (f0[0,i1,(55*i2)/223,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
+//     idx((55*i3)%223) / 223 * f0[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1]) * (1 -
+//     idx((55*i2)%223) / 223) + idx((55*i2)%223) / 223 *
+//     (f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
+//     idx((55*i3)%223) / 223 *
+//     f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1]) where i2 in 0:224,
+//     i3 in 0:224
+static __global__ void __launch_bounds__(256) k_map_b44c9649(const float *p0, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 263424u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int i2 = (int)(id / 56u % 224u);
+    const int i1 = (int)(id / 12544u);
+    const int t0 = (i2 * 55) / 223;
+    const int t1 = (i3 * 55) / 223;
+    const int t2 = (i3 * 55) % 223;
+    const float v0 = (float)t2 / 223.f;
+    const float v1 = 1.f - v0;
+    const float v2 = p0[i1 * 3136 + t0 * 56 + t1] * v1 + p0[i1 * 3136 + t0 * 56 + t1 + 1] * v0;
+    const int t3 = (i2 * 55) % 223;
+    const float v3 = (float)t3;
+    const float v4 = v3 / 223.f;
+    const float v5 = 1.f - v4;
+    const int t4 = (i2 * 55 + 223) / 12488;
+    const float v6 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t1 + 56] * v1 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 + t1 + 57] * v0;
+    const int t5 = (i3 * 55 + 55) / 223;
+    const int t6 = (i3 * 55 + 55) % 223;
+    const float v7 = (float)t6 / 223.f;
+    const float v8 = 1.f - v7;
+    const float v9 = p0[i1 * 3136 + t0 * 56 + t5] * v8 + p0[i1 * 3136 + t0 * 56 + t5 + 1] * v7;
+    const float v10 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t5 + 56] * v8 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 + t5 + 57] * v7;
+    const int t7 = (i3 * 55 + 110) / 223;
+    const int t8 = (i3 * 55 + 110) % 223;
+    const float v11 = (float)t8 / 223.f;
+    const float v12 = 1.f - v11;
+    const float v13 = p0[i1 * 3136 + t0 * 56 + t7] * v12 + p0[i1 * 3136 + t0 * 56 + t7 + 1] * v11;
+    const float v14 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t7 + 56] * v12 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 + t7 + 57] * v11;
+    const int t9 = (i3 * 55 + 165) / 223;
+    const int t10 = (i3 * 55 + 165) % 223;
+    const float v15 = (float)t10 / 223.f;
+    const float v16 = 1.f - v15;
+    const int t11 = (i3 * 55 + 388) / 12488;
+    const float v17 = p0[i1 * 3136 + t0 * 56 + t9] * v16 + p0[i1 * 3136 + t0 * 56 - t11 + t9
+        + 1] * v15;
+    const float v18 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t9 + 56] * v16 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 - t11 + t9 + 57] * v15;
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(v2 * v5 + v6 * v4,
+        v9 * v5 + v10 * v4, v13 * v5 + v14 * v4, v17 * v5 + v18 * v4);
+}
+
+// by summation splitting
+// e0.a.c.sum[0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
+//     e0.a.c.sum.part 0
+// e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
+// p0: e0.a.c.sum.part, p1: e0.a.c.b
+static __global__ void __launch_bounds__(256) k_reduce_d0afa7fc(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 263424u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int i2 = (int)(id / 56u % 224u);
+    const int i1 = (int)(id / 12544u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i3 + r0 - 1;
+        const int t1 = i1 * 150528 + r0 * 50176 + i2 * 224 + t0;
+        acc0 += (unsigned)t0 < 224u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 224u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
+    }
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(relu(acc0 + v0),
+        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
+}
+
+// by summation splitting
+// e0.b.sum[0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
+//     e0.b.sum.part 0
+// e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
+// p0: e0.b.sum.part, p1: u0, p2: e0.b.b
+static __global__ void __launch_bounds__(256) k_reduce_e08b6c5a(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 263424u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int i2 = (int)(id / 56u % 224u);
+    const int i1 = (int)(id / 12544u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i3 + r0 - 1;
+        const int t1 = i1 * 150528 + r0 * 50176 + i2 * 224 + t0;
+        acc0 += (unsigned)t0 < 224u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 224u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
+    }
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 50176 + i2 * 224 + i3]);
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(acc0 + v0.x + v1,
+        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
+}
+
+// Those that only create launches.
 
 // l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
 //     [1/30, -1/15, 2/15], [0, 0, 1/2]]
@@ -1731,2707 +4434,6 @@ static __global__ void __launch_bounds__(256) k_map_ef912766(const float *__rest
     y[i0 * 2048 + i1] = v0 + v1;
 }
 
-// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
-//     i2 in 0:112, i3 in 0:112, pad x 0
-// stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-// p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_b8991a07(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 131u * 96u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
-        return fetch<float>(&p0[i1 * 147 + r2], r2 < 147);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
-        const int i3 = (int)(n % 112u);
-        const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 32u % 32u;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
-            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), b, next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 12544) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-        }
-    }
-}
-
-// p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
-//     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 * 2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
-                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
-            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
-            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
-            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
-        }
-    }
-    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
-}
-
-// l1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
-static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
-    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
-    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
-}
-
-// by basis change F(4x4,3x3)
-// l1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
-//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a 0
-static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// l1.b.c.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
-static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
-    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
-    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
-    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
-}
-
-// by basis change F(4x4,3x3)
-// l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
-//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
-// p0: l1.b.c.sum.product, p1: l1.b.c.b
-static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
-            relu(d[o0][3] + v0));
-    }
-}
-
-// by merging: sum of products
-// l1.c.sum.merged[0,i1,i2,i3] = sum(r0) l1.b.joined[0,r0,i2,i3] * l1.c.sum.weights[i1,r0]
-// by merging: sum of products
-// l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
-// p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
-static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 3136) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-        }
-    }
-}
-
-// l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
-// l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
-// p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 3136 + i3]);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
-        next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-    }
-}
-
-// l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
-// l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
-// p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 64 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 3136) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
-        }
-    }
-}
-
-// l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
-// by summation splitting (r0 inside), variable substitution
-// l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
-//     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
-// p0: l2.b.c.sum.part.lines, p1: l2.a.c.b, p2: l2.a.c.sum.merged
-static __global__ void __launch_bounds__(256, 1) k_product_eefe6086(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
-    const int i1 = (int)(id / 14u % 3u);
-    const int i0 = (int)(id / 42u % 3u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
-    };
-    struct found_b {
-        float v0;
-        float v1;
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 28u);
-        const int i3 = (int)(n / 28u);
-        const int r0 = (int)(k0 + e / 128u);
-        found_b f;
-        f.v0 = n < 784u ? p1[r0] : 0.f;
-        f.v1 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 && n < 784u ? p2[r0 * 3136 + i3 * 112 + i0 * 56
-            + i4 * 2 + i1 - 57] : 0.f;
-        return f;
-    };
-    const auto make_b = [&](unsigned e, unsigned, const found_b &f) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 28u);
-        const int i3 = (int)(n / 28u);
-        const float v2 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? relu(f.v1 + f.v0) : 0.f) : 0.f;
-        return n < 784u ? v2 : 0.f;
-    };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), computed(b, make_b),
-        next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
-                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by merging: shared input
-// g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
-//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
-// g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
-// p0: l2.a.c.sum.merged, p1: g1.l1.b
-static __device__ __forceinline__ void part_reduce_552cfeaf(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(&p0[i1 * 34496
-            + r0 * 3136 + t0 * 56 + i3 + 401408]) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v1, acc1 + v1,
-        acc2 + v1, acc3 + v1);
-}
-
-// by merging: shared input
-// g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
-// g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
-// p0: l2.a.c.sum.merged, p1: g1.r1.b
-static __device__ __forceinline__ void part_reduce_f4e66486(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
-        acc0 += (unsigned)t0 < 56u ? p0[t1 + 1125824] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1125825] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 1125826] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 1125827] : 0.f;
-    }
-    const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v0, acc1 + v0,
-        acc2 + v0, acc3 + v0);
-}
-
-// by summation splitting
-// l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
-// l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
-// p0: l2.b.c.sum.part, p1: l2.b.c.b
-static __device__ __forceinline__ void part_reduce_6ce6a057(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 196u) * 4;
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r1 = 0; r1 < 9; r1++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
-        relu(acc2 + v1), relu(acc3 + v1));
-}
-
-// side by side: g1.l1, g1.r1, l2.b
-// p0: l2.a.c.sum.merged, p1: g1.l1.b, p2: g1.r1.b, p3: l2.b.c.sum.part, p4: l2.b.c.b
-static __global__ void __launch_bounds__(128) k_siblings_e1e32c64(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2, bool next_early) {
-    unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16512u) {
-        if (id < 16464u) part_reduce_552cfeaf(p0, p1, y, id);
-        return;
-    }
-    id -= 16512u;
-    if (id < 16512u) {
-        if (id < 16464u) part_reduce_f4e66486(p0, p2, y1, id);
-        return;
-    }
-    id -= 16512u;
-    part_reduce_6ce6a057(p3, p4, y2, id);
-}
-
-// by merging: batched
-// g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
-//     g1.l2.sum.merged 0
-// by merging: batched
-// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
-//     g1.l2.sum.merged 0
-// g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
-// p0: g1.l2.sum.merged, p1: g1.s.const
-static __device__ __forceinline__ void part_row_023c25c7(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 56u);
-    const int i2 = (int)(id / 56u % 56u);
-    const int i1 = (int)(id / 3136u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 56u ? p0[i1 * 34496 + r0 * 3136 + i2 * 56 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t1 = i2 + r0 - 5;
-        const float v1 = (unsigned)t1 < 56u ? p0[i1 * 34496 + r0 * 3136 + t1 * 56 + i3 + 724416]
-            : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 3136 + i2 * 56 + i3] = s1 + s0 + p1[i1];
-}
-
-// by basis change F(4x4,3x3)
-// l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
-//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.0.a 0
-static __device__ __forceinline__ void part_basis_a5363f55(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// side by side: g1.s, l2.0.b.c.sum.data
-// p0: g1.l2.sum.merged, p1: g1.s.const, p2: l2.0.a
-static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1,
-    bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 66048u) {
-        if (id < 65856u) part_row_023c25c7(p0, p1, y, id);
-        return;
-    }
-    id -= 66048u;
-    if (id < 6272u) part_basis_a5363f55(p2, y1, id);
-}
-
-// by basis change F(4x4,3x3)
-// l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
-//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-// l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
-// p0: l2.0.b.c.sum.product, p1: l2.0.b.c.b
-static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
-            relu(d[o0][3] + v0));
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l2.1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
-//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.1.a 0
-static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// by merging: shared input
-// g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
-// p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void __launch_bounds__(256, 2) k_product_2955687f(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 14u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i0 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i0 * 512 + r0], i0 < 887);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[r0 * 784 + i2], i2 < 784);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<3136, 128>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i0 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        if (i0 < 887 && i2 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 784 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by merging: shared input
-// g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
-//     0:28, r0 in 0:11, pad g2.l1.sum.merged 0
-// g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
-// p0: g2.l1.sum.merged, p1: g2.l1.b
-static __device__ __forceinline__ void part_reduce_1214e781(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + t0 * 28 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
-}
-
-// by merging: shared input
-// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
-// g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
-// p0: g2.l1.sum.merged, p1: g2.r1.b
-static __device__ __forceinline__ void part_reduce_319db27d(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0 + 181104]
-            : 0.f;
-        acc += v0;
-    }
-    y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
-}
-
-// by basis change F(2,5)
-// l3.l1.c.sum.data[i0,i1,i2,i3] = sum(r0) l2.2[0,i1,2*i2+r0-2,i3] * l1.b.c.sum.bt[i0,r0] where i2
-//     in 0:14, pad l2.2 0
-static __device__ __forceinline__ void part_basis_fa787b7c(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 14u);
-    const int i1 = (int)(id / 392u);
-    float d[6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i2 * 2 + r0 - 2;
-        d[r0] = (unsigned)t0 < 28u ? p0[i1 * 784 + t0 * 28 + i3] : 0.f;
-    }
-    basis_ed05ebd5(&d[0], 1);
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        y[o0 * 200704 + i1 * 392 + i2 * 28 + i3] = d[o0];
-    }
-}
-
-// by merging: shared input
-// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2,i3+r0-2] where i1 in 0:85, i3
-//     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
-// l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-// p0: g2.l1.sum.merged, p1: l3.r1.c.b
-static __device__ __forceinline__ void part_reduce_da91dec8(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float x[5][12];
-#pragma unroll
-    for (int j = 0; j < 5; j++) {
-        const int t0 = i1 * 5 + j + 462;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(&p0[t0 * 784
-                + i2 * 28 + t1]) : make_float4(0.f, 0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        acc0 += x[r0][r0 + 2];
-        acc1 += x[r0][r0 + 3];
-        acc2 += x[r0][r0 + 4];
-        acc3 += x[r0][r0 + 5];
-    }
-    const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(relu(acc0 + v0),
-        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
-}
-
-// side by side: g2.l1, g2.r1, l3.l1.c.sum.data, l3.r1
-// p0: g2.l1.sum.merged, p1: g2.l1.b, p2: g2.r1.b, p3: l2.2, p4: l3.r1.c.b
-static __global__ void __launch_bounds__(256) k_siblings_94771ea5(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16640u) {
-        if (id < 16464u) part_reduce_1214e781(p0, p1, y, id);
-        return;
-    }
-    id -= 16640u;
-    if (id < 16640u) {
-        if (id < 16464u) part_reduce_319db27d(p0, p2, y1, id);
-        return;
-    }
-    id -= 16640u;
-    if (id < 200704u) {
-        part_basis_fa787b7c(p3, y2, id);
-        return;
-    }
-    id -= 200704u;
-    if (id < 16660u) part_reduce_da91dec8(p0, p4, y3, id);
-}
-
-// by basis change F(2,5)
-// l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
-//     l3.l1.c.sum.filter[i0,i1,r0]
-// p0: l3.l1.c.sum.filter, p1: l3.l1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_26c0e068(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 64u, m0 = id / 7u % 3u * 32u;
-    const int i0 = (int)(id / 21u % 6u);
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i0 * 43520 + i1 * 512 + r0], i1 < 85);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i0 * 200704 + r0 * 392 + i3], i3 < 392);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<1568, 25088>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i1 < 85 && i3 < 392) {
-            *reinterpret_cast<float4 *>(&y[i0 * 33320 + i1 * 392 + i3]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by merging: batched
-// g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
-//     g2.l2.sum.merged 0
-// by merging: batched
-// g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
-//     g2.l2.sum.merged 0
-// g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
-// p0: g2.l2.sum.merged, p1: g2.s.const
-static __device__ __forceinline__ void part_row_1fb57db2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t1 = i2 + r0 - 5;
-        const float v1 = (unsigned)t1 < 28u ? p0[i1 * 8624 + r0 * 784 + t1 * 28 + i3 + 181104]
-            : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 784 + i2 * 28 + i3] = s0 + s1 + p1[i1];
-}
-
-// l3.l1.c.sum.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
-static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = s0 + s1 + s2 + 2.f * s3 + s4;
-    d[step] = s1 - s2 + s3 - 2.f * s4 + s5;
-}
-
-// by basis change F(2,5)
-// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
-//     where i2 in 0:28
-// l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
-static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 14u);
-    const int i1 = (int)(id / 392u);
-    float d[6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        d[r0] = p0[r0 * 33320 + i1 * 392 + i2 * 28 + i3];
-    }
-    basis_7e79f157(&d[0], 1);
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        y[i1 * 784 + i2 * 56 + o0 * 28 + i3] = relu(d[o0] + p1[i1]);
-    }
-}
-
-// side by side: g2.s, l3.l1
-// p0: g2.l2.sum.merged, p1: g2.s.const, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
-static __global__ void __launch_bounds__(128) k_siblings_540b8137(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16512u) {
-        if (id < 16464u) part_row_1fb57db2(p0, p1, y, id);
-        return;
-    }
-    id -= 16512u;
-    if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
-}
-
-// by merging: batched
-// l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
-//     l3.l2.c.sum.weights[i0,i1,i2,r0]
-// p0: l3.l2.c.sum.weights, p1: l3.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_9f732010(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
-    const int i0 = (int)(id / 63u % 2u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 32u);
-        const int r0 = (int)(k0 + e % 32u);
-        return fetch<float>(&p0[i0 * 36125 + i2 * 85 + r0], i2 < 425 && r0 < 85);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(k0 + e / 8u % 32u);
-        return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i2 < 425 && i4 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 333200 + i2 * 784 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by summation splitting (r1,r2 inside), variable substitution
-// g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
-//     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
-// p0: g2.s, p1: g2.a.c.sum.part.filter
-static __device__ __forceinline__ void part_reduce_ded674a4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u % 21u);
-    const int i0 = (int)(id / 4116u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
-                0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
-            acc0 += x[r0][r1 + 3] * v0;
-            acc1 += x[r0][r1 + 4] * v0;
-            acc2 += x[r0][r1 + 5] * v0;
-            acc3 += x[r0][r1 + 6] * v0;
-        }
-    }
-    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
-        acc2, acc3);
-}
-
-// by merging: batched
-// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
-//     l3.l2.c.sum.merged 0
-// by merging: batched
-// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
-//     l3.l2.c.sum.merged 0
-// l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
-//     + l3.r2.c.b[i1])
-// p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
-static __device__ __forceinline__ void part_row_fb0b0c17(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 3920 + r0 * 784 + i2 * 28 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t1 = i2 + r0 - 2;
-        const float v1 = (unsigned)t1 < 28u ? p0[i1 * 3920 + r0 * 784 + t1 * 28 + i3 + 333200]
-            : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 784 + i2 * 28 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
-}
-
-// side by side: g2.a.c.sum.part, l3.m
-// p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l2.c.sum.merged, p3: l3.r2.c.b, p4: l3.l2.c.b
-static __global__ void __launch_bounds__(256) k_siblings_5b2b5f3b(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 86528u) {
-        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
-        return;
-    }
-    id -= 86528u;
-    if (id < 66640u) part_row_fb0b0c17(p2, p3, p4, y1, id);
-}
-
-// by merging: sum of products
-// l3.f.sum.merged[0,i1,i2,i3] = sum(r0) l3.m.joined[0,r0,2*i2,2*i3] * l3.f.sum.weights[i1,r0]
-//     where i2 in 0:14, i3 in 0:14
-// by merging: sum of products
-// l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
-// p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_b4ade54d(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e % 8u * 4u);
-        const int r0 = (int)(k0 + e / 8u);
-        return fetch<float4>(&p0[r0 * 1024 + i1], r0 < 597);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u);
-        const int r0 = (int)(k0 + e / 64u);
-        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u && r0 < 597);
-    };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<12544>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0,
-                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
-        }
-    }
-}
-
-// by merging: shared input
-// l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
-//     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_debb5468(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = acc;
-}
-
-// by merging: shared input
-// l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
-//     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-// l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-// p0: l3.c1.0.sum.merged, p1: l3.b1
-static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
-}
-
-// by merging: shared input
-// l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
-//     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_85201793(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = acc;
-}
-
-// by merging: shared input
-// l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
-//     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-// l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
-// p0: l3.c1.0.sum.merged, p1: l3.b3
-static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
-}
-
-// side by side: l3.c1.0.sum, l3.t1.0, l3.c3.0.sum, l3.t3.0
-// p0: l3.c1.0.sum.merged, p1: l3.b1, p2: l3.b3
-static __global__ void __launch_bounds__(128) k_siblings_5004f13c(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
-    unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_debb5468(p0, y, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_0b9b6ff7(p0, p1, y1, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_85201793(p0, y2, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16660u) part_reduce_c97083f1(p0, p2, y3, id);
-}
-
-// by summation splitting
-// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
-// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-// p0: g2.a.c.sum.part, p1: g2.a.c.b
-static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
-// by merging: batched
-// l3.c2.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
-//     l3.c2.0.sum.merged 0
-// by merging: batched
-// l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
-//     l3.c2.0.sum.merged 0
-// l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
-//     l3.b4[i1])
-// p0: l3.c2.0.sum.merged, p1: l3.b4, p2: l3.b2
-static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t1 = i2 + r0 - 2;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
-}
-
-// side by side: g2.a, l3.u.0
-// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(64) k_siblings_612f8c4f(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16512u) {
-        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
-        return;
-    }
-    id -= 16512u;
-    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
-}
-
-// by merging: shared input
-// l3.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0,i2+r0-2,i3] where i1 in
-//     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
-// l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
-//     l3.c1.1.sum.of_constant[0,i1,i2,i3]
-// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum
-static __device__ __forceinline__ void part_reduce_c3b0fc2e(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
-    y[i1 * 196 + i2 * 14 + i3] = v1;
-}
-
-// by merging: shared input
-// l3.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0,i2+r0-2,i3] where i1 in
-//     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
-// l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
-//     l3.c1.1.sum.of_constant[0,i1,i2,i3]
-// l3.t1.1[0,i1,i2,i3] = relu(l3.c1.1.sum[0,i1,i2,i3] + l3.b1[i1])
-// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1
-static __device__ __forceinline__ void part_reduce_10214169(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
-    y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
-}
-
-// by merging: shared input
-// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
-//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
-// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
-//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
-// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum
-static __device__ __forceinline__ void part_reduce_e96c348b(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
-    y[i1 * 196 + i2 * 14 + i3] = v1;
-}
-
-// by merging: shared input
-// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
-//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
-// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
-//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
-// l3.t3.1[0,i1,i2,i3] = relu(l3.c3.1.sum[0,i1,i2,i3] + l3.b3[i1])
-// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
-static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
-    y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
-}
-
-// side by side: l3.c1.1.sum, l3.t1.1, l3.c3.1.sum, l3.t3.1
-// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1, p4:
-//     l3.c3.1.sum.of_constant, p5: l3.c3.0.sum, p6: l3.b3
-static __global__ void __launch_bounds__(128) k_siblings_830e2fd4(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
-    bool next_early) {
-    unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_c3b0fc2e(p0, p1, p2, y, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y1, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_e96c348b(p0, p4, p5, y2, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y3, id);
-}
-
-// side by side: g2.b.sum.part, l3.u.1
-// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c2.1.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 86528u) {
-        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
-        return;
-    }
-    id -= 86528u;
-    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
-}
-
-// by merging: batched
-// l3.c2.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
-//     l3.c2.2.sum.merged 0
-// by merging: batched
-// l3.c4.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
-//     l3.c2.2.sum.merged 0
-// l3.u.2[0,i1,i2,i3] = relu(l3.c2.2.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.2.sum[0,i1,i2,i3] +
-//     l3.b4[i1])
-// p0: l3.c2.2.sum.merged, p1: l3.b4, p2: l3.b2
-static __global__ void __launch_bounds__(64) k_row_cbb33834(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t1 = i2 + r0 - 2;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
-}
-
-// side by side: l3.t1.4, l3.t3.4
-// p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1, p4:
-//     l3.c3.1.sum.of_constant, p5: l3.c3.3.sum, p6: l3.b3
-static __global__ void __launch_bounds__(64) k_siblings_f3f7315e(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 16704u) {
-        if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y, id);
-        return;
-    }
-    id -= 16704u;
-    if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y1, id);
-}
-
-// by merging: batched
-// l3.c2.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
-//     l3.c2.4.sum.merged 0
-// by merging: batched
-// l3.c4.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
-//     l3.c2.4.sum.merged 0
-// l3.f.4.sum.terms[0,i1,i2,i3] = relu(l3.c2.4.sum[0,i1,i2,i3] + l3.b2[i1]) +
-//     relu(l3.c4.4.sum[0,i1,i2,i3] + l3.b4[i1]) + l3.u.3[0,i1,i2,i3] + l3.u.2[0,i1,i2,i3] +
-//     l3.u.1[0,i1,i2,i3] + l3.u.0[0,i1,i2,i3]
-// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.2, p3: l3.b4, p4: l3.b2, p5: l3.u.3, p6: l3.u.1
-static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, const float *__restrict__ p4, const float *p5,
-    const float *p6, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t1 = i2 + r0 - 2;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 980 + r0 * 196 + t1 * 14 + i3 + 83300] : 0.f;
-        s1 += v1;
-    }
-    const float v2 = relu(s1 + p3[i1]) + relu(s0 + p4[i1]) + p5[i1 * 196 + i2 * 14 + i3];
-    const float v3 = p2[i1 * 196 + i2 * 14 + i3] + v2 + p6[i1 * 196 + i2 * 14 + i3];
-    y[i1 * 196 + i2 * 14 + i3] = p1[i1 * 196 + i2 * 14 + i3] + v3;
-}
-
-// by products with one weight collected
-// l3.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l3.f.4.sum.terms[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-// l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
-//     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
-// p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_27fe3298(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r0 = (int)(k0 + e % 32u);
-        return fetch<float>(&p0[i1 * 85 + r0], r0 < 85);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(k0 + e / 16u);
-        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196 && r0 < 85);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<12544>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            const float v0 = p2[i1];
-            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0 + v0 + v0
-                + v0 + v0 + v1.x, acc[i][j + 1] + v0 + v0 + v0 + v0 + v0 + v1.y,
-                acc[i][j + 2] + v0 + v0 + v0 + v0 + v0 + v1.z,
-                acc[i][j + 3] + v0 + v0 + v0 + v0 + v0 + v1.w);
-        }
-    }
-}
-
-// by merging: shared input
-// g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
-//     0:14, r0 in 0:11, pad g3.l1.sum.merged 0
-// g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
-// p0: g3.l1.sum.merged, p1: g3.l1.b
-static __device__ __forceinline__ void part_reduce_62a4170e(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + t0 * 14 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
-}
-
-// by merging: shared input
-// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
-// g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
-// p0: g3.l1.sum.merged, p1: g3.r1.b
-static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0 + 45276] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
-}
-
-// by merging: shared input
-// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
-//     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
-// l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
-// p0: g3.l1.sum.merged, p1: l4.l1.c.b
-static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
-}
-
-// by merging: shared input
-// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
-//     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
-// l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
-// p0: g3.l1.sum.merged, p1: l4.r1.c.b
-static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
-            : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
-}
-
-// side by side: g3.l1, g3.r1, l4.l1, l4.r1
-// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.b, p4: l4.r1.c.b
-static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
-    unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 4224u) {
-        if (id < 4116u) part_reduce_62a4170e(p0, p1, y, id);
-        return;
-    }
-    id -= 4224u;
-    if (id < 4224u) {
-        if (id < 4116u) part_reduce_c846b567(p0, p2, y1, id);
-        return;
-    }
-    id -= 4224u;
-    if (id < 25088u) {
-        part_reduce_27090c04(p0, p3, y2, id);
-        return;
-    }
-    id -= 25088u;
-    part_reduce_813115d9(p0, p4, y3, id);
-}
-
-// by merging: batched
-// g3.l2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
-//     g3.l2.sum.merged 0
-// by merging: batched
-// g3.r2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
-//     g3.l2.sum.merged 0
-// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-// p0: g3.l2.sum.merged, p1: g3.s.const
-static __global__ void __launch_bounds__(256) k_row_196db79f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ float part[2][8][16u];
-    const unsigned lane = threadIdx.x / 16u;
-    const unsigned column = blockIdx.x * 16u + threadIdx.x % 16u;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;
-    await_previous(next_early);
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float s0 = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 11u; k += 16u) {
-        const int r0 = (int)k;
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    s0 = column_sum(s0, part[0]);
-    float s1 = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 11u; k += 16u) {
-        const int r0 = (int)k;
-        const int t1 = i2 + r0 - 5;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 2156 + r0 * 196 + t1 * 14 + i3 + 45276] : 0.f;
-        s1 += v1;
-    }
-    s1 = column_sum(s1, part[1]);
-    if (column >= 4116u) return;
-    if (lane == 0) {
-        y[i1 * 196 + i2 * 14 + i3] = s0 + s1 + p1[i1];
-    }
-}
-
-// g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
-//     i2 in 0:14, i3 in 0:14, pad g3.s 0
-// g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
-// p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
-                    + t1] : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 4116u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
-    }
-}
-
-// by merging: batched
-// l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
-//     l4.l2.c.sum.merged 0
-// by merging: batched
-// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
-//     l4.l2.c.sum.merged 0
-// l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
-//     + l4.r2.c.b[i1])
-// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t1 = i2 + r0 - 3;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 1372 + r0 * 196 + t1 * 14 + i3 + 175616]
-            : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
-}
-
-// by merging: sum of products
-// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
-//     where i2 in 0:7, i3 in 0:7
-// by merging: sum of products
-// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
-// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_f73106e7(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 2048 + i1]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
-        const int i3 = (int)(n % 7u);
-        const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
-    };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 288u;
-    tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), next_early, acc);
-    leave_part<4, 4>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
-    add_parts<4, 4>(acc, parts);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
-        }
-    }
-}
-
-// by merging: shared input
-// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
-//     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_d6e15ae0(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
-}
-
-// by merging: shared input
-// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
-//     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b1
-static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
-}
-
-// by merging: shared input
-// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
-//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_332a84b5(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
-}
-
-// by merging: shared input
-// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
-//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b3
-static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
-}
-
-// side by side: l4.c1.0.sum, l4.t1.0, l4.c3.0.sum, l4.t3.0
-// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 6272u) {
-        part_reduce_d6e15ae0(p0, y, id);
-        return;
-    }
-    id -= 6272u;
-    if (id < 6272u) {
-        part_reduce_50f4c749(p0, p1, y1, id);
-        return;
-    }
-    id -= 6272u;
-    if (id < 6272u) {
-        part_reduce_332a84b5(p0, y2, id);
-        return;
-    }
-    id -= 6272u;
-    part_reduce_9976e07b(p0, p2, y3, id);
-}
-
-// by merging: batched
-// l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
-//     l4.c2.0.sum.merged 0
-// by merging: batched
-// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
-//     l4.c2.0.sum.merged 0
-// l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
-//     l4.b4[i1])
-// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t1 = i2 + r0 - 3;
-        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
-}
-
-// by merging: shared input
-// l4.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0,i2+r0-3,i3] where i1 in
-//     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
-// l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
-//     l4.c1.1.sum.of_constant[0,i1,i2,i3]
-// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum
-static __device__ __forceinline__ void part_reduce_a9417d1e(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
-    y[i1 * 49 + i2 * 7 + i3] = v1;
-}
-
-// by merging: shared input
-// l4.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0,i2+r0-3,i3] where i1 in
-//     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
-// l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
-//     l4.c1.1.sum.of_constant[0,i1,i2,i3]
-// l4.t1.1[0,i1,i2,i3] = relu(l4.c1.1.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1
-static __device__ __forceinline__ void part_reduce_42332a5b(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
-    y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
-}
-
-// by merging: shared input
-// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
-//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
-// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
-//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
-// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum
-static __device__ __forceinline__ void part_reduce_c0713649(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
-    y[i1 * 49 + i2 * 7 + i3] = v1;
-}
-
-// by merging: shared input
-// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
-//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
-// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
-//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
-// l4.t3.1[0,i1,i2,i3] = relu(l4.c3.1.sum[0,i1,i2,i3] + l4.b3[i1])
-// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum, p3: l4.b3
-static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
-    y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
-}
-
-// side by side: l4.c1.1.sum, l4.t1.1, l4.c3.1.sum, l4.t3.1
-// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1, p4:
-//     l4.c3.1.sum.of_constant, p5: l4.c3.0.sum, p6: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_8b634053(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3,
-    bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 6272u) {
-        part_reduce_a9417d1e(p0, p1, p2, y, id);
-        return;
-    }
-    id -= 6272u;
-    if (id < 6272u) {
-        part_reduce_42332a5b(p0, p1, p2, p3, y1, id);
-        return;
-    }
-    id -= 6272u;
-    if (id < 6272u) {
-        part_reduce_c0713649(p0, p4, p5, y2, id);
-        return;
-    }
-    id -= 6272u;
-    part_reduce_e9ccb370(p0, p4, p5, p6, y3, id);
-}
-
-// side by side: l4.t1.4, l4.t3.4
-// p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1, p4:
-//     l4.c3.1.sum.of_constant, p5: l4.c3.3.sum, p6: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_daaf51d4(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
-    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 6272u) {
-        part_reduce_42332a5b(p0, p1, p2, p3, y, id);
-        return;
-    }
-    id -= 6272u;
-    part_reduce_e9ccb370(p0, p4, p5, p6, y1, id);
-}
-
-// by merging: batched
-// l4.c2.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
-//     l4.c2.4.sum.merged 0
-// by merging: batched
-// l4.c4.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
-//     l4.c2.4.sum.merged 0
-// l4.f.4.sum.terms[0,i1,i2,i3] = relu(l4.c2.4.sum[0,i1,i2,i3] + l4.b2[i1]) +
-//     relu(l4.c4.4.sum[0,i1,i2,i3] + l4.b4[i1]) + l4.u.3[0,i1,i2,i3] + l4.u.2[0,i1,i2,i3] +
-//     l4.u.1[0,i1,i2,i3] + l4.u.0[0,i1,i2,i3]
-// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.1, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.2
-static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, const float *p1,
-    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
-    const float *p6, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t1 = i2 + r0 - 3;
-        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
-        s1 += v1;
-    }
-    const float v2 = p3[i1 * 49 + i2 * 7 + i3] + (relu(s0 + p4[i1]) + relu(s1 + p5[i1]));
-    const float v3 = p1[i1 * 49 + i2 * 7 + i3] + (p2[i1 * 49 + i2 * 7 + i3] + (v2 + p6[i1 * 49
-        + i2 * 7 + i3]));
-    y[i1 * 49 + i2 * 7 + i3] = v3;
-}
-
-// by products with one weight collected
-// l4.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l4.f.4.sum.terms[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
-// l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
-//     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
-// p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
-static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 128u * 16u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p0[i1 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 49) {
-            const float v0 = p3[i1];
-            y[i1 * 49 + i3] = p2[i1 * 49 + i3] + (acc[i][j] + v0 + v0 + v0 + v0 + v0);
-        }
-    }
-}
-
-// by merging: shared input
-// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
-//     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
-// g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-// p0: g4.l1.sum.merged, p1: g4.l1.b
-static __device__ __forceinline__ void part_reduce_5e3ee485(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
-}
-
-// by merging: shared input
-// g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
-// g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
-// p0: g4.l1.sum.merged, p1: g4.r1.b
-static __device__ __forceinline__ void part_reduce_947f85c2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i2 * 7 + t0 + 11319] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
-}
-
-// side by side: g4.l1, g4.r1
-// p0: g4.l1.sum.merged, p1: g4.l1.b, p2: g4.r1.b
-static __global__ void __launch_bounds__(64) k_siblings_8c629187(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 1088u) {
-        if (id < 1029u) part_reduce_5e3ee485(p0, p1, y, id);
-        return;
-    }
-    id -= 1088u;
-    if (id < 1029u) part_reduce_947f85c2(p0, p2, y1, id);
-}
-
-// g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
-//     pad g4.r1 0
-// p0: g4.r1, p1: g4.r2.k
-static __global__ void __launch_bounds__(256) k_reduce_4e226e53(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 11; r1++) {
-            const int t0 = i2 + r1 - 5;
-            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 231
-                + r0 * 11 + r1];
-            acc += v0;
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 1029u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 49 + i2 * 7 + i3] = acc;
-    }
-}
-
-// g4.l2.sum[0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i3 in 0:7,
-//     pad g4.l1 0
-// g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
-// p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
-static __global__ void __launch_bounds__(256) k_reduce_9ac56741(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 11; r1++) {
-            const int t0 = i3 + r1 - 5;
-            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 231
-                + r0 * 11 + r1];
-            acc += v0;
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 1029u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
-    }
-}
-
-// g4.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
-//     i2 in 0:7, i3 in 0:7, pad g4.s 0
-// g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
-// p0: g4.s, p1: g4.a.c.k, p2: g4.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_657b11bf(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1]
-                    : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 1029u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 49 + i2 * 7 + i3] = relu(acc + p2[i1]);
-    }
-}
-
-// g4.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where i2
-//     in 0:7, i3 in 0:7, pad g4.a 0
-// g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
-// p0: g4.a, p1: g4.b.k, p2: g4.s, p3: g4.b.b
-static __global__ void __launch_bounds__(256) k_reduce_0dd033d3(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1]
-                    : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 1029u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
-    }
-}
-
-// g3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.a[0,r0,i2+r1-1,i3+r2-1] * g3.b.k[i1,r0,r1,r2] where i2
-//     in 0:14, i3 in 0:14, pad g3.a 0
-// s3[0,i1,i2,i3] = g3.s[0,i1,i2,i3] + g3.b.sum[0,i1,i2,i3] + ((g4[0,i1,(6*i2)/13,(6*i3)/13] * (1 -
-//     idx((6*i3)%13) / 13) + idx((6*i3)%13) / 13 * g4[0,i1,(6*i2)/13,(6*i3)/13-(6*i3+13)/91+1]) *
-//     (1 - idx((6*i2)%13) / 13) + idx((6*i2)%13) / 13 *
-//     (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) /
-//     13 * g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1])) + g3.b.b[i1]
-// p0: g3.a, p1: g3.b.k, p2: g4, p3: g3.s, p4: g3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_a7459dd2(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
-                    + t1] : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 4116u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        const int t2 = (i2 * 6 + 13) / 91;
-        const int t3 = (i2 * 6) / 13;
-        const int t4 = (i3 * 6 + 13) / 91;
-        const int t5 = (i3 * 6) / 13;
-        const int t6 = (i3 * 6) % 13;
-        const float v1 = (float)t6 / 13.f;
-        const float v2 = 1.f - v1;
-        const float v3 = p2[i1 * 49 - t2 * 7 + t3 * 7 - t4 + t5 + 8] * v1 + p2[i1 * 49 - t2 * 7
-            + t3 * 7 + t5 + 7] * v2;
-        const int t7 = (i2 * 6) % 13;
-        const float v4 = (float)t7 / 13.f;
-        const float v5 = p2[i1 * 49 + t3 * 7 + t5] * v2 + p2[i1 * 49 + t3 * 7 - t4 + t5 + 1] * v1;
-        const float v6 = v3 * v4 + v5 * (1.f - v4) + (acc + p3[i1 * 196 + i2 * 14 + i3]);
-        y[i1 * 196 + i2 * 14 + i3] = v6 + p4[i1];
-    }
-}
-
-// f3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where i2
-//     in 0:14, i3 in 0:14, pad f3.a 0
-// f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
-// p0: f3.a, p1: f3.b.k, p2: s3, p3: f3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_a9fba71c(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
-                    + t1] : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 4116u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
-    }
-}
-
-// by summation splitting
-// g2.b.sum[0,i1,i2,i3] = sum(r0) g2.b.sum.part[r0,i1,i2,i3]
-// s2[0,i1,i2,i3] = g2.s[0,i1,i2,i3] + g2.b.sum[0,i1,i2,i3] + ((f3[0,i1,(13*i2)/27,(13*i3)/27] * (1
-//     - idx((13*i3)%27) / 27) + idx((13*i3)%27) / 27 *
-//     f3[0,i1,(13*i2)/27,(13*i3)/27-(13*i3+27)/378+1]) * (1 - idx((13*i2)%27) / 27) +
-//     idx((13*i2)%27) / 27 * (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 -
-//     idx((13*i3)%27) / 27) + idx((13*i3)%27) / 27 *
-//     f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1])) + g2.b.b[i1]
-// p0: g2.b.sum.part, p1: g2.s, p2: f3, p3: g2.b.b
-static __global__ void __launch_bounds__(64) k_reduce_8ecd72cb(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 28u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i2 * 28 + i3];
-    }
-    const int t0 = (i3 * 13 + 27) / 378;
-    const int t1 = (i2 * 13) / 27;
-    const int t2 = (i3 * 13) / 27;
-    const int t3 = (i3 * 13) % 27;
-    const float v0 = (float)t3 / 27.f;
-    const float v1 = 1.f - v0;
-    const float v2 = p2[i1 * 196 + t1 * 14 - t0 + t2 + 1] * v0 + p2[i1 * 196 + t1 * 14 + t2] * v1;
-    const int t4 = (i2 * 13) % 27;
-    const float v3 = (float)t4 / 27.f;
-    const int t5 = (i2 * 13 + 27) / 378;
-    const float v4 = p2[i1 * 196 + t1 * 14 - t5 * 14 + t2 + 14] * v1 + p2[i1 * 196
-        + t1 * 14 - t5 * 14 - t0 + t2 + 15] * v0;
-    const float v5 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v2 * (1.f - v3) + v4 * v3);
-    y[i1 * 784 + i2 * 28 + i3] = v5 + p3[i1];
-}
-
-// by summation splitting (r1,r2 inside), variable substitution
-// f2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) s2[0,i0,i2+r0-1,i3+r1-1] *
-//     f2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad s2 0
-// p0: s2, p1: f2.a.c.sum.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_178f9fad(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 86436u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u % 21u);
-    const int i0 = (int)(id / 4116u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
-                0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
-            acc0 += x[r0][r1 + 3] * v0;
-            acc1 += x[r0][r1 + 4] * v0;
-            acc2 += x[r0][r1 + 5] * v0;
-            acc3 += x[r0][r1 + 6] * v0;
-        }
-    }
-    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
-        acc2, acc3);
-}
-
-// by summation splitting
-// f2.a.c.sum[0,i1,i2,i3] = sum(r0) f2.a.c.sum.part[r0,i1,i2,i3]
-// f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
-// p0: f2.a.c.sum.part, p1: f2.a.c.b
-static __global__ void __launch_bounds__(64) k_reduce_4b9d903f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
-// by summation splitting
-// f2.b.sum[0,i1,i2,i3] = sum(r0) f2.b.sum.part[r0,i1,i2,i3]
-// f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
-// p0: f2.b.sum.part, p1: s2, p2: f2.b.b
-static __global__ void __launch_bounds__(64) k_reduce_45576e6e(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = acc + p1[i1 * 784 + i3] + p2[i1];
-}
-
-// g1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.a[0,r0,i2+r1-1,i3+r2-1] * g1.b.k[i1,r0,r1,r2] where i2
-//     in 0:56, i3 in 0:56, pad g1.a 0
-// s1[0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] * (1
-//     - idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
-//     f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1]) * (1 - idx((27*i2)%55) / 55) +
-//     idx((27*i2)%55) / 55 * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 -
-//     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
-//     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
-// p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_cea123a5(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
-    bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
-    __shared__ int4 taps[192];
-    for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        taps[k] = make_int4(r0 * 3136 + r1 * 56 + r2 - 57, k < 189u ? r1 - 1 : -(1 << 30), r2 - 1,
-            0);
-    }
-    __syncthreads();
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
-        return fetch<float>(&p0[i1 * 189 + r2], i1 < 21 && r2 < 189);
-    };
-    const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 32u;
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        const int t0 = i2 + tap.y;
-        const int t1 = i3 + tap.z;
-        return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const unsigned n = n0 + tile.column(j);
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        if (i1 < 21) {
-            const int t2 = (i3 * 27) / 55;
-            const int t3 = (i2 * 27) / 55;
-            const int t4 = (i3 * 27) % 55;
-            const float v0 = (float)t4 / 55.f;
-            const float v1 = 1.f - v0;
-            const int t5 = (i3 * 27 + 55) / 1540;
-            const float v2 = p2[i1 * 784 + t3 * 28 + t2] * v1 + p2[i1 * 784 + t3 * 28 + t2 - t5
-                + 1] * v0;
-            const int t6 = (i2 * 27) % 55;
-            const float v3 = (float)t6 / 55.f;
-            const int t7 = (i2 * 27 + 55) / 1540;
-            const float v4 = p2[i1 * 784 + t3 * 28 - t7 * 28 + t2 + 28] * v1 + p2[i1 * 784
-                + t3 * 28 - t7 * 28 + t2 - t5 + 29] * v0;
-            const float v5 = v2 * (1.f - v3) + v4 * v3 + (acc[i][j] + p3[i1 * 3136 + i2 * 56 + i3]);
-            y[i1 * 3136 + i2 * 56 + i3] = v5 + p4[i1];
-        }
-    }
-}
-
-// u0[0,i1,i2,i3] = (f0[0,i1,(55*i2)/223,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
-//     idx((55*i3)%223) / 223 * f0[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1]) * (1 -
-//     idx((55*i2)%223) / 223) + idx((55*i2)%223) / 223 *
-//     (f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
-//     idx((55*i3)%223) / 223 *
-//     f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1]) where i2 in 0:224,
-//     i3 in 0:224
-static __global__ void __launch_bounds__(256) k_map_b44c9649(const float *p0, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 263424u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i1 = (int)(id / 12544u);
-    const int t0 = (i2 * 55) / 223;
-    const int t1 = (i3 * 55) / 223;
-    const int t2 = (i3 * 55) % 223;
-    const float v0 = (float)t2 / 223.f;
-    const float v1 = 1.f - v0;
-    const float v2 = p0[i1 * 3136 + t0 * 56 + t1] * v1 + p0[i1 * 3136 + t0 * 56 + t1 + 1] * v0;
-    const int t3 = (i2 * 55) % 223;
-    const float v3 = (float)t3;
-    const float v4 = v3 / 223.f;
-    const float v5 = 1.f - v4;
-    const int t4 = (i2 * 55 + 223) / 12488;
-    const float v6 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t1 + 56] * v1 + p0[i1 * 3136
-        + t0 * 56 - t4 * 56 + t1 + 57] * v0;
-    const int t5 = (i3 * 55 + 55) / 223;
-    const int t6 = (i3 * 55 + 55) % 223;
-    const float v7 = (float)t6 / 223.f;
-    const float v8 = 1.f - v7;
-    const float v9 = p0[i1 * 3136 + t0 * 56 + t5] * v8 + p0[i1 * 3136 + t0 * 56 + t5 + 1] * v7;
-    const float v10 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t5 + 56] * v8 + p0[i1 * 3136
-        + t0 * 56 - t4 * 56 + t5 + 57] * v7;
-    const int t7 = (i3 * 55 + 110) / 223;
-    const int t8 = (i3 * 55 + 110) % 223;
-    const float v11 = (float)t8 / 223.f;
-    const float v12 = 1.f - v11;
-    const float v13 = p0[i1 * 3136 + t0 * 56 + t7] * v12 + p0[i1 * 3136 + t0 * 56 + t7 + 1] * v11;
-    const float v14 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t7 + 56] * v12 + p0[i1 * 3136
-        + t0 * 56 - t4 * 56 + t7 + 57] * v11;
-    const int t9 = (i3 * 55 + 165) / 223;
-    const int t10 = (i3 * 55 + 165) % 223;
-    const float v15 = (float)t10 / 223.f;
-    const float v16 = 1.f - v15;
-    const int t11 = (i3 * 55 + 388) / 12488;
-    const float v17 = p0[i1 * 3136 + t0 * 56 + t9] * v16 + p0[i1 * 3136 + t0 * 56 - t11 + t9
-        + 1] * v15;
-    const float v18 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t9 + 56] * v16 + p0[i1 * 3136
-        + t0 * 56 - t4 * 56 - t11 + t9 + 57] * v15;
-    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(v2 * v5 + v6 * v4,
-        v9 * v5 + v10 * v4, v13 * v5 + v14 * v4, v17 * v5 + v18 * v4);
-}
-
-// by summation splitting
-// e0.a.c.sum[0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
-//     e0.a.c.sum.part 0
-// e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
-// p0: e0.a.c.sum.part, p1: e0.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_d0afa7fc(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 263424u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i3 + r0 - 1;
-        const int t1 = i1 * 150528 + r0 * 50176 + i2 * 224 + t0;
-        acc0 += (unsigned)t0 < 224u ? p0[t1] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 224u ? p0[t1 + 1] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
-    }
-    const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(relu(acc0 + v0),
-        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
-}
-
-// by summation splitting
-// e0.b.sum[0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
-//     e0.b.sum.part 0
-// e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
-// p0: e0.b.sum.part, p1: u0, p2: e0.b.b
-static __global__ void __launch_bounds__(256) k_reduce_e08b6c5a(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 263424u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i1 = (int)(id / 12544u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i3 + r0 - 1;
-        const int t1 = i1 * 150528 + r0 * 50176 + i2 * 224 + t0;
-        acc0 += (unsigned)t0 < 224u ? p0[t1] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 224u ? p0[t1 + 1] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
-    }
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 50176 + i2 * 224 + i3]);
-    const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(acc0 + v0.x + v1,
-        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct gcn {
     int ready;  // create went through
@@ -4926,7 +4928,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_149abef2);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_b8991a07);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -5251,8 +5253,8 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_g1_l2_sum_merged));
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
-    // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
-    //     in 0:28
+    // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28,
+    //     i3 in 0:28
     // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
     CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
     return 0;

@@ -11,11 +11,11 @@
 // plan      5 steps, 15.2 us estimated; 21.9 us without derivation
 // libraries none
 // by        one-point rule by phases 4
-//     2.5 us est. r1               k_reduce_c6cd0ceb
-//     3.7 us est. r2.split         k_reduce_aa11a52e, in 4 parts
-//     3.6 us est. r3.split         k_product_d43a85d2, in 16 parts
-//     3.3 us est. r4.split         k_product_1d63778f, in 8 parts
-//     2.1 us est. y.split          k_reduce_742f47a5
+//     2.5 us est. r1                       k_reduce_c6cd0ceb
+//     3.7 us est. r2.split                 k_reduce_aa11a52e, in 4 parts
+//     3.6 us est. r3.split                 k_product_d43a85d2, in 16 parts
+//     3.3 us est. r4.split                 k_product_1d63778f, in 8 parts
+//     2.1 us est. y.split                  k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -129,8 +129,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -524,25 +524,6 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // c1[0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i2 in 0:2, i3 in 0:2,
 //     pad z 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
@@ -768,6 +749,27 @@ static __global__ void __launch_bounds__(32) k_reduce_742f47a5(const float *p0,
     }
 }
 
+// Those that only create launches.
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct infogan {
     int ready;  // create went through
@@ -849,13 +851,13 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
     // by one-point rule by phases
-    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
-    //     0:2, i5 in 0:2
+    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
+    //     i4 in 0:2, i5 in 0:2
     // c2.taps stored as [i3,i4,i5,i2,i0,i1]
     CALL(launch(m, ALONE, k_relay_4551d650, "c2.taps", 7168, 256, stream, relay{6, 15, {2, 2, 256,
         448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048, 1024}}, v_k2, v_c2_taps));
-    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
-    //     0:2, i3 in 0:2, i4 in 0:2
+    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
+    //     i1 in 0:2, i3 in 0:2, i4 in 0:2
     // c3.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ALONE, k_relay_4551d650, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
         2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256, 128, 1, 262144, 131072, 512}}, v_k3,
@@ -894,7 +896,7 @@ static int check_device(infogan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_4551d650);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_c6cd0ceb);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -11,11 +11,11 @@
 // plan      5 steps, 2011.9 us estimated; 2460.6 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 15.2 us more
 // by        merging 1, online softmax 1
-//   125.8 us est. v                k_product_eac31616
-//   221.7 us est. q.merged         cuBLAS sgemm 10000 x 1024 x 512
-//  1413.6 us est. o                k_attention_b1724693
-//   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
-//   124.6 us est. y                k_product_9e303009
+//   125.8 us est. v                        k_product_eac31616
+//   221.7 us est. q.merged                 cuBLAS sgemm 10000 x 1024 x 512
+//  1413.6 us est. o                        k_attention_b1724693
+//   126.2 us est. f                        cublasLt matmul 10000 x 512 x 512 + bias + relu
+//   124.6 us est. y                        k_product_9e303009
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -165,8 +165,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -495,24 +495,6 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
-// by merging: laid side by side
-// q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
-// p0: wk, p1: wq
-static __global__ void __launch_bounds__(256) k_map_a6e2a3b6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1 - 262144])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(&p1[i0 * 512 + i1])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x + v1.x, v0.y + v1.y,
-        v0.z + v1.z, v0.w + v1.w);
-}
-
 // v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
 // p0: x, p1: wv
 static __global__ void __launch_bounds__(256, 2) k_product_eac31616(const float *p0,
@@ -770,6 +752,26 @@ static __global__ void __launch_bounds__(256, 2) k_product_9e303009(const float 
                 relu(acc[i][j + 3] + v0.w) + v1.w);
         }
     }
+}
+
+// Those that only create launches.
+
+// by merging: laid side by side
+// q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
+// p0: wk, p1: wq
+static __global__ void __launch_bounds__(256) k_map_a6e2a3b6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 131072u) return;
+    const int i1 = (int)(id % 128u) * 4;
+    const int i0 = (int)(id / 128u);
+    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1 - 262144])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(&p1[i0 * 512 + i1])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x + v1.x, v0.y + v1.y,
+        v0.z + v1.z, v0.w + v1.w);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -1071,7 +1073,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_a6e2a3b6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_eac31616);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -11,10 +11,10 @@
 // plan      4 steps, 81.6 us estimated; 91.2 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        merging 1, online softmax 1
-//    38.3 us est. v.merged         k_product_7716bbe9
-//    14.4 us est. o                k_attention_e51e8572
-//    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
-//    14.7 us est. y                k_product_2ab83a30
+//    38.3 us est. v.merged                 k_product_7716bbe9
+//    14.4 us est. o                        k_attention_e51e8572
+//    14.3 us est. f                        cublasLt matmul 1024 x 512 x 512 + bias + relu
+//    14.7 us est. y                        k_product_2ab83a30
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -162,8 +162,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -492,25 +492,6 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
-// by merging: laid side by side
-// v.weights[i0,i1,i2,i3] = wq[64*i1+i2,i3] * [i0 == 1] + wv[64*i1+i2,i3] * [i0 == 0] +
-//     wk[64*i1+i2,i3] * [i0 == 2] where i0 in 0:3, i1 in 0:8, i2 in 0:64
-// p0: wv, p1: wq, p2: wk
-static __global__ void __launch_bounds__(256) k_map_031d0edd(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 786432u) return;
-    const int i2 = (int)(id % 512u);
-    const int i0 = (int)(id / 512u % 3u);
-    const int i3 = (int)(id / 1536u);
-    const int t0 = i0 - 1;
-    const float v0 = (i0 < 1 ? p0[i2 * 512 + i3] : 0.f) + ((unsigned)t0 < 1u ? p1[i2 * 512 + i3]
-        : 0.f);
-    y[i3 * 1536 + i0 * 512 + i2] = v0 + (i0 >= 2 ? p2[i2 * 512 + i3] : 0.f);
-}
-
 // by merging: batched
 // v.merged[i0,0,i2,i3,i4] = sum(r0) x[0,i3,r0] * v.weights[i0,i2,i4,r0]
 // p0: x, p1: v.weights
@@ -545,8 +526,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_7716bbe9(const float 
 }
 
 // by online softmax
-// s.sum[0,i1,i2,i3] = sum(r0) v.merged[1,0,i1,i2,r0] * v.merged[2,0,i1,i2+4*i3-256,r0] where i3 in
-//     0:129, pad v.merged 0
+// s.sum[0,i1,i2,i3] = sum(r0) v.merged[1,0,i1,i2,r0] * v.merged[2,0,i1,i2+4*i3-256,r0] where
+//     i3 in 0:129, pad v.merged 0
 // s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
 // a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
 // a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
@@ -755,6 +736,27 @@ static __global__ void __launch_bounds__(256, 2) k_product_2ab83a30(const float 
             v0.y + relu(acc[i][j + 1] + v1.y), v0.z + relu(acc[i][j + 2] + v1.z),
             v0.w + relu(acc[i][j + 3] + v1.w));
     }
+}
+
+// Those that only create launches.
+
+// by merging: laid side by side
+// v.weights[i0,i1,i2,i3] = wq[64*i1+i2,i3] * [i0 == 1] + wv[64*i1+i2,i3] * [i0 == 0] +
+//     wk[64*i1+i2,i3] * [i0 == 2] where i0 in 0:3, i1 in 0:8, i2 in 0:64
+// p0: wv, p1: wq, p2: wk
+static __global__ void __launch_bounds__(256) k_map_031d0edd(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 786432u) return;
+    const int i2 = (int)(id % 512u);
+    const int i0 = (int)(id / 512u % 3u);
+    const int i3 = (int)(id / 1536u);
+    const int t0 = i0 - 1;
+    const float v0 = (i0 < 1 ? p0[i2 * 512 + i3] : 0.f) + ((unsigned)t0 < 1u ? p1[i2 * 512 + i3]
+        : 0.f);
+    y[i3 * 1536 + i0 * 512 + i2] = v0 + (i0 >= 2 ? p2[i2 * 512 + i3] : 0.f);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -1036,7 +1038,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_031d0edd);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_7716bbe9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -10,60 +10,60 @@
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
 // plan      54 steps, 131.5 us estimated; nothing derived is cheaper
 // libraries cuDNN (415 MB) 16 steps, without it up to 0.7 us more
-//     2.6 us est. stem             k_product_510e0830
-//     1.9 us est. b1.d             k_reduce_c607a992
-//     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.5 us est. b2.h.e           k_product_b9b17939
-//     2.4 us est. b2.h.d           k_reduce_59778be1
-//     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_e49803e1
-//     1.9 us est. b2.b.0.d         k_reduce_31b8706f
-//     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_e49803e1
-//     1.7 us est. b3.h.d           k_reduce_e6db6df4
-//     3.1 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
-//     1.9 us est. b3.b.0.e         k_product_0d706514
-//     1.5 us est. b3.b.0.d         k_reduce_c1b6c6cb
-//     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_0d706514
-//     1.5 us est. b3.b.1.d         k_reduce_c1b6c6cb
-//     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_0d706514
-//     1.4 us est. b4.h.d           k_reduce_0994697e
-//     3.0 us est. b4.h             k_reduce_47f8b853
-//     2.0 us est. b4.b.0.e         k_product_23eca22a
-//     1.4 us est. b4.b.0.d         k_reduce_f2227e32
-//     3.2 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b4.b.1.e         k_product_23eca22a
-//     1.4 us est. b4.b.1.d         k_reduce_f2227e32
-//     3.2 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b4.b.2.e         k_product_23eca22a
-//     1.4 us est. b4.b.2.d         k_reduce_f2227e32
-//     3.2 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b5.h.e           k_product_23eca22a
-//     1.4 us est. b5.h.d           k_reduce_f2227e32
-//     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_228fcbea
-//     1.5 us est. b5.b.0.d         k_reduce_97d5520d
-//     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_228fcbea
-//     1.5 us est. b5.b.1.d         k_reduce_97d5520d
-//     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_228fcbea
-//     1.4 us est. b6.h.d           k_reduce_5c115efb
-//     3.5 us est. b6.h             cuDNN conv 1x1, 576 to 160 + bias
-//     3.1 us est. b6.b.0.e         k_product_6579e28a
-//     1.4 us est. b6.b.0.d         k_reduce_429ae368
-//     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b6.b.1.e         k_product_6579e28a
-//     1.4 us est. b6.b.1.d         k_reduce_429ae368
-//     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b7.e             k_product_6579e28a
-//     1.4 us est. b7.d             k_reduce_429ae368
-//     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     4.4 us est. head             k_product_237887f5
-//     1.6 us est. f                k_reduce_42cb2011
-//     2.5 us est. y                k_reduce_3e2dfe26
+//     2.6 us est. stem                     k_product_510e0830
+//     1.9 us est. b1.d                     k_reduce_c607a992
+//     2.5 us est. b1                       cuDNN conv 1x1, 32 to 16 + bias
+//     2.5 us est. b2.h.e                   k_product_b9b17939
+//     2.4 us est. b2.h.d                   k_reduce_59778be1
+//     2.5 us est. b2.h                     cuDNN conv 1x1, 96 to 24 + bias
+//     2.5 us est. b2.b.0.e                 k_product_e49803e1
+//     1.9 us est. b2.b.0.d                 k_reduce_31b8706f
+//     3.1 us est. b2.h.0                   cuDNN conv 1x1, 144 to 24 + residual + bias
+//     2.5 us est. b3.h.e                   k_product_e49803e1
+//     1.7 us est. b3.h.d                   k_reduce_e6db6df4
+//     3.1 us est. b3.h                     cuDNN conv 1x1, 144 to 32 + bias
+//     1.9 us est. b3.b.0.e                 k_product_0d706514
+//     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
+//     3.2 us est. b3.h.0                   cuDNN conv 1x1, 192 to 32 + residual + bias
+//     1.9 us est. b3.b.1.e                 k_product_0d706514
+//     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
+//     3.2 us est. b3.h.1                   cuDNN conv 1x1, 192 to 32 + residual + bias
+//     1.9 us est. b4.h.e                   k_product_0d706514
+//     1.4 us est. b4.h.d                   k_reduce_0994697e
+//     3.0 us est. b4.h                     k_reduce_47f8b853
+//     2.0 us est. b4.b.0.e                 k_product_23eca22a
+//     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
+//     3.2 us est. b4.h.0                   cuDNN conv 1x1, 384 to 64 + residual + bias
+//     2.0 us est. b4.b.1.e                 k_product_23eca22a
+//     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
+//     3.2 us est. b4.h.1                   cuDNN conv 1x1, 384 to 64 + residual + bias
+//     2.0 us est. b4.b.2.e                 k_product_23eca22a
+//     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
+//     3.2 us est. b4.h.2                   cuDNN conv 1x1, 384 to 64 + residual + bias
+//     2.0 us est. b5.h.e                   k_product_23eca22a
+//     1.4 us est. b5.h.d                   k_reduce_f2227e32
+//     3.3 us est. b5.h                     cuDNN conv 1x1, 384 to 96 + bias
+//     2.5 us est. b5.b.0.e                 k_product_228fcbea
+//     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
+//     3.6 us est. b5.h.0                   cuDNN conv 1x1, 576 to 96 + residual + bias
+//     2.5 us est. b5.b.1.e                 k_product_228fcbea
+//     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
+//     3.6 us est. b5.h.1                   cuDNN conv 1x1, 576 to 96 + residual + bias
+//     2.5 us est. b6.h.e                   k_product_228fcbea
+//     1.4 us est. b6.h.d                   k_reduce_5c115efb
+//     3.5 us est. b6.h                     cuDNN conv 1x1, 576 to 160 + bias
+//     3.1 us est. b6.b.0.e                 k_product_6579e28a
+//     1.4 us est. b6.b.0.d                 k_reduce_429ae368
+//     3.8 us est. b6.h.0                   cuDNN conv 1x1, 960 to 160 + residual + bias
+//     3.1 us est. b6.b.1.e                 k_product_6579e28a
+//     1.4 us est. b6.b.1.d                 k_reduce_429ae368
+//     3.8 us est. b6.h.1                   cuDNN conv 1x1, 960 to 160 + residual + bias
+//     3.1 us est. b7.e                     k_product_6579e28a
+//     1.4 us est. b7.d                     k_reduce_429ae368
+//     4.1 us est. b7                       cuDNN conv 1x1, 960 to 320 + bias
+//     4.4 us est. head                     k_product_237887f5
+//     1.6 us est. f                        k_reduce_42cb2011
+//     2.5 us est. y                        k_reduce_3e2dfe26
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -689,8 +689,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -1043,790 +1043,6 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
-}
-
-// stem.n.s[i0] = stem.n.scale[i0] * rsqrt(stem.n.var[i0] + 1e-05)
-// p0: stem.n.var, p1: stem.n.scale
-static __global__ void __launch_bounds__(64) k_map_2551c2a3(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// stem.n.c.scaled[i0,i1,i2,i3] = stem.n.s[i0] * stem.n.k[i0,i1,i2,i3]
-// p0: stem.n.k, p1: stem.n.s
-static __global__ void __launch_bounds__(64) k_map_617d9623(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 864u) return;
-    const int i0 = (int)(id % 32u);
-    const int i3 = (int)(id / 32u);
-    y[i3 * 32 + i0] = p0[i0 * 27 + i3] * p1[i0];
-}
-
-// stem.n.t[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0]
-// p0: stem.n.bias, p1: stem.n.mean, p2: stem.n.s
-static __global__ void __launch_bounds__(64) k_map_975fe5d4(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b1.d.n.c.scaled[i0,i1,i2] = b1.d.n.s[i0] * b1.d.n.k[i0,0,i1,i2]
-// p0: b1.d.n.k, p1: b1.d.n.s
-static __global__ void __launch_bounds__(64) k_map_7ab253f9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 288u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b1.s[i0] = b1.scale[i0] * rsqrt(b1.var[i0] + 1e-05)
-// p0: b1.scale, p1: b1.var
-static __global__ void __launch_bounds__(64) k_map_19026c1a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 4u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// b1.c.scaled[i0,i1] = b1.s[i0] * b1.k[i0,i1,0,0]
-// p0: b1.k, p1: b1.s
-static __global__ void __launch_bounds__(64) k_map_ab8237f9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 128u) return;
-    const int i1 = (int)(id % 8u) * 4;
-    const int i0 = (int)(id / 8u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 32 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 32 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b1.t[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0]
-// p0: b1.bias, p1: b1.mean, p2: b1.s
-static __global__ void __launch_bounds__(64) k_map_5e9da282(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 4u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b2.h.e.n.s[i0] = b2.h.e.n.scale[i0] * rsqrt(b2.h.e.n.var[i0] + 1e-05)
-// p0: b2.h.e.n.var, p1: b2.h.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_183a258a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 24u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// b2.h.e.n.c.scaled[i0,i1] = b2.h.e.n.s[i0] * b2.h.e.n.k[i0,i1,0,0]
-// p0: b2.h.e.n.k, p1: b2.h.e.n.s
-static __global__ void __launch_bounds__(64) k_map_6dff1ced(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 384u) return;
-    const int i1 = (int)(id % 4u) * 4;
-    const int i0 = (int)(id / 4u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 16 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 16 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b2.h.e.n.t[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0]
-// p0: b2.h.e.n.bias, p1: b2.h.e.n.mean, p2: b2.h.e.n.s
-static __global__ void __launch_bounds__(64) k_map_6fdcc291(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 24u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b2.h.d.n.c.scaled[i0,i1,i2] = b2.h.d.n.s[i0] * b2.h.d.n.k[i0,0,i1,i2]
-// p0: b2.h.d.n.k, p1: b2.h.d.n.s
-static __global__ void __launch_bounds__(64) k_map_ed4a4613(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 864u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b2.h.s[i0] = b2.h.scale[i0] * rsqrt(b2.h.var[i0] + 1e-05)
-// p0: b2.h.scale, p1: b2.h.var
-static __global__ void __launch_bounds__(64) k_map_897b0427(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// b2.h.c.scaled[i0,i1] = b2.h.s[i0] * b2.h.k[i0,i1,0,0]
-// p0: b2.h.k, p1: b2.h.s
-static __global__ void __launch_bounds__(64) k_map_977b1bc6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 576u) return;
-    const int i1 = (int)(id % 24u) * 4;
-    const int i0 = (int)(id / 24u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 96 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 96 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b2.h.t[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0]
-// p0: b2.h.bias, p1: b2.h.mean, p2: b2.h.s
-static __global__ void __launch_bounds__(64) k_map_64775b55(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b2.b.0.e.n.s[i0] = b2.b.0.e.n.scale[i0] * rsqrt(b2.b.0.e.n.var[i0] + 1e-05)
-// p0: b2.b.0.e.n.var, p1: b2.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_d5226add(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 36u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// b2.b.0.e.n.c.scaled[i0,i1] = b2.b.0.e.n.s[i0] * b2.b.0.e.n.k[i0,i1,0,0]
-// p0: b2.b.0.e.n.k, p1: b2.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_f732fd84(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 864u) return;
-    const int i1 = (int)(id % 6u) * 4;
-    const int i0 = (int)(id / 6u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 24 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 24 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b2.b.0.e.n.t[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0]
-// p0: b2.b.0.e.n.bias, p1: b2.b.0.e.n.mean, p2: b2.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_e107bccf(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 36u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b2.b.0.d.n.c.scaled[i0,i1,i2] = b2.b.0.d.n.s[i0] * b2.b.0.d.n.k[i0,0,i1,i2]
-// p0: b2.b.0.d.n.k, p1: b2.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_a4ad6732(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 1296u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b2.b.0.c.scaled[i0,i1] = b2.b.0.s[i0] * b2.b.0.k[i0,i1,0,0]
-// p0: b2.b.0.k, p1: b2.b.0.s
-static __global__ void __launch_bounds__(64) k_map_39445e87(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 864u) return;
-    const int i1 = (int)(id % 36u) * 4;
-    const int i0 = (int)(id / 36u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 144 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 144 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b3.h.c.scaled[i0,i1] = b3.h.s[i0] * b3.h.k[i0,i1,0,0]
-// p0: b3.h.k, p1: b3.h.s
-static __global__ void __launch_bounds__(64) k_map_322d1727(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 1152u) return;
-    const int i1 = (int)(id % 36u) * 4;
-    const int i0 = (int)(id / 36u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 144 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 144 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b3.b.0.e.n.s[i0] = b3.b.0.e.n.scale[i0] * rsqrt(b3.b.0.e.n.var[i0] + 1e-05)
-// p0: b3.b.0.e.n.scale, p1: b3.b.0.e.n.var
-static __global__ void __launch_bounds__(64) k_map_3776b7a6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 48u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// b3.b.0.e.n.c.scaled[i0,i1] = b3.b.0.e.n.s[i0] * b3.b.0.e.n.k[i0,i1,0,0]
-// p0: b3.b.0.e.n.k, p1: b3.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_d88813c0(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 1536u) return;
-    const int i1 = (int)(id % 8u) * 4;
-    const int i0 = (int)(id / 8u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 32 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 32 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b3.b.0.e.n.t[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0]
-// p0: b3.b.0.e.n.bias, p1: b3.b.0.e.n.mean, p2: b3.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_7bf616ab(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 48u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b3.b.0.d.n.c.scaled[i0,i1,i2] = b3.b.0.d.n.s[i0] * b3.b.0.d.n.k[i0,0,i1,i2]
-// p0: b3.b.0.d.n.k, p1: b3.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_993f9ede(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 1728u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b3.b.0.c.scaled[i0,i1] = b3.b.0.s[i0] * b3.b.0.k[i0,i1,0,0]
-// p0: b3.b.0.k, p1: b3.b.0.s
-static __global__ void __launch_bounds__(64) k_map_e7c2c9b3(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 1536u) return;
-    const int i1 = (int)(id % 48u) * 4;
-    const int i0 = (int)(id / 48u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 192 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 192 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b4.h.s[i0] = b4.h.scale[i0] * rsqrt(b4.h.var[i0] + 1e-05)
-// p0: b4.h.var, p1: b4.h.scale
-static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// b4.h.c.scaled[i0,i1] = b4.h.s[i0] * b4.h.k[i0,i1,0,0]
-// p0: b4.h.k, p1: b4.h.s
-static __global__ void __launch_bounds__(64) k_map_1be25683(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 3072u) return;
-    const int i1 = (int)(id % 48u) * 4;
-    const int i0 = (int)(id / 48u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 192 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 192 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b4.h.t[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0]
-// p0: b4.h.bias, p1: b4.h.mean, p2: b4.h.s
-static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b4.b.0.e.n.s[i0] = b4.b.0.e.n.scale[i0] * rsqrt(b4.b.0.e.n.var[i0] + 1e-05)
-// p0: b4.b.0.e.n.var, p1: b4.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_dfc833e6(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 96u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// b4.b.0.e.n.c.scaled[i0,i1] = b4.b.0.e.n.s[i0] * b4.b.0.e.n.k[i0,i1,0,0]
-// p0: b4.b.0.e.n.k, p1: b4.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_95e58006(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6144u) return;
-    const int i1 = (int)(id % 16u) * 4;
-    const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b4.b.0.e.n.t[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0]
-// p0: b4.b.0.e.n.bias, p1: b4.b.0.e.n.mean, p2: b4.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_8a43b347(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 96u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b4.b.0.d.n.c.scaled[i0,i1,i2] = b4.b.0.d.n.s[i0] * b4.b.0.d.n.k[i0,0,i1,i2]
-// p0: b4.b.0.d.n.k, p1: b4.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_57bc5d27(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 3456u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b4.b.0.c.scaled[i0,i1] = b4.b.0.s[i0] * b4.b.0.k[i0,i1,0,0]
-// p0: b4.b.0.k, p1: b4.b.0.s
-static __global__ void __launch_bounds__(64) k_map_406e9e2f(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6144u) return;
-    const int i1 = (int)(id % 96u) * 4;
-    const int i0 = (int)(id / 96u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 384 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 384 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b5.h.c.scaled[i0,i1] = b5.h.s[i0] * b5.h.k[i0,i1,0,0]
-// p0: b5.h.k, p1: b5.h.s
-static __global__ void __launch_bounds__(64) k_map_7005364a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 9216u) return;
-    const int i1 = (int)(id % 96u) * 4;
-    const int i0 = (int)(id / 96u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 384 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 384 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b5.b.0.e.n.s[i0] = b5.b.0.e.n.scale[i0] * rsqrt(b5.b.0.e.n.var[i0] + 1e-05)
-// p0: b5.b.0.e.n.scale, p1: b5.b.0.e.n.var
-static __global__ void __launch_bounds__(64) k_map_55edf42f(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 144u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// b5.b.0.e.n.c.scaled[i0,i1] = b5.b.0.e.n.s[i0] * b5.b.0.e.n.k[i0,i1,0,0]
-// p0: b5.b.0.e.n.k, p1: b5.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_211350ce(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 13824u) return;
-    const int i1 = (int)(id % 24u) * 4;
-    const int i0 = (int)(id / 24u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 96 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 96 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b5.b.0.e.n.t[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0]
-// p0: b5.b.0.e.n.bias, p1: b5.b.0.e.n.mean, p2: b5.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_0797b200(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 144u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b5.b.0.d.n.c.scaled[i0,i1,i2] = b5.b.0.d.n.s[i0] * b5.b.0.d.n.k[i0,0,i1,i2]
-// p0: b5.b.0.d.n.k, p1: b5.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_ee1df820(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 5184u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b5.b.0.c.scaled[i0,i1] = b5.b.0.s[i0] * b5.b.0.k[i0,i1,0,0]
-// p0: b5.b.0.k, p1: b5.b.0.s
-static __global__ void __launch_bounds__(64) k_map_623da7e2(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 13824u) return;
-    const int i1 = (int)(id % 144u) * 4;
-    const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 576 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b6.h.s[i0] = b6.h.scale[i0] * rsqrt(b6.h.var[i0] + 1e-05)
-// p0: b6.h.scale, p1: b6.h.var
-static __global__ void __launch_bounds__(64) k_map_7bb5d60e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 40u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// b6.h.c.scaled[i0,i1] = b6.h.s[i0] * b6.h.k[i0,i1,0,0]
-// p0: b6.h.k, p1: b6.h.s
-static __global__ void __launch_bounds__(64) k_map_ca1476cd(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 23040u) return;
-    const int i1 = (int)(id % 144u) * 4;
-    const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 576 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b6.h.t[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0]
-// p0: b6.h.bias, p1: b6.h.mean, p2: b6.h.s
-static __global__ void __launch_bounds__(64) k_map_4d34a54e(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 40u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b6.b.0.e.n.s[i0] = b6.b.0.e.n.scale[i0] * rsqrt(b6.b.0.e.n.var[i0] + 1e-05)
-// p0: b6.b.0.e.n.var, p1: b6.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_491d01af(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 240u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// b6.b.0.e.n.c.scaled[i0,i1] = b6.b.0.e.n.s[i0] * b6.b.0.e.n.k[i0,i1,0,0]
-// p0: b6.b.0.e.n.k, p1: b6.b.0.e.n.s
-static __global__ void __launch_bounds__(128) k_map_e81b6e6d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 38400u) return;
-    const int i1 = (int)(id % 40u) * 4;
-    const int i0 = (int)(id / 40u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 160 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 160 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b6.b.0.e.n.t[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0]
-// p0: b6.b.0.e.n.bias, p1: b6.b.0.e.n.mean, p2: b6.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_093d2933(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 240u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// b6.b.0.d.n.c.scaled[i0,i1,i2] = b6.b.0.d.n.s[i0] * b6.b.0.d.n.k[i0,0,i1,i2]
-// p0: b6.b.0.d.n.k, p1: b6.b.0.d.n.s
-static __global__ void __launch_bounds__(64) k_map_5bdaa754(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8640u) return;
-    const int i2 = (int)(id % 9u);
-    const int i0 = (int)(id / 9u);
-    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
-}
-
-// b6.b.0.c.scaled[i0,i1] = b6.b.0.s[i0] * b6.b.0.k[i0,i1,0,0]
-// p0: b6.b.0.k, p1: b6.b.0.s
-static __global__ void __launch_bounds__(128) k_map_05054f04(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 38400u) return;
-    const int i1 = (int)(id % 240u) * 4;
-    const int i0 = (int)(id / 240u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 960 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 960 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b7.s[i0] = b7.scale[i0] * rsqrt(b7.var[i0] + 1e-05)
-// p0: b7.var, p1: b7.scale
-static __global__ void __launch_bounds__(64) k_map_de9ffd40(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 80u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// b7.c.scaled[i0,i1] = b7.s[i0] * b7.k[i0,i1,0,0]
-// p0: b7.k, p1: b7.s
-static __global__ void __launch_bounds__(256) k_map_85cbe8fa(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 76800u) return;
-    const int i1 = (int)(id % 240u) * 4;
-    const int i0 = (int)(id / 240u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 960 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 960 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// b7.t[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0]
-// p0: b7.bias, p1: b7.mean, p2: b7.s
-static __global__ void __launch_bounds__(64) k_map_559571f5(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 80u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// head.n.s[i0] = head.n.scale[i0] * rsqrt(head.n.var[i0] + 1e-05)
-// p0: head.n.var, p1: head.n.scale
-static __global__ void __launch_bounds__(64) k_map_3b418ffc(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 320u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// head.n.c.scaled[i0,i1] = head.n.s[i0] * head.n.k[i0,i1,0,0]
-// p0: head.n.k, p1: head.n.s
-static __global__ void __launch_bounds__(256) k_map_d723799a(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 102400u) return;
-    const int i1 = (int)(id % 80u) * 4;
-    const int i0 = (int)(id / 80u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 320 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 320 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// head.n.t[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0]
-// p0: head.n.bias, p1: head.n.mean, p2: head.n.s
-static __global__ void __launch_bounds__(64) k_map_d2cab4b2(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 320u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // stem.n.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-1,2*i3+r2-1] * stem.n.c.scaled[i1,r0,r1,r2]
@@ -2652,6 +1868,792 @@ static __global__ void __launch_bounds__(256) k_reduce_3e2dfe26(const float *p0,
     }
 }
 
+// Those that only create launches.
+
+// stem.n.s[i0] = stem.n.scale[i0] * rsqrt(stem.n.var[i0] + 1e-05)
+// p0: stem.n.var, p1: stem.n.scale
+static __global__ void __launch_bounds__(64) k_map_2551c2a3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 8u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// stem.n.c.scaled[i0,i1,i2,i3] = stem.n.s[i0] * stem.n.k[i0,i1,i2,i3]
+// p0: stem.n.k, p1: stem.n.s
+static __global__ void __launch_bounds__(64) k_map_617d9623(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 864u) return;
+    const int i0 = (int)(id % 32u);
+    const int i3 = (int)(id / 32u);
+    y[i3 * 32 + i0] = p0[i0 * 27 + i3] * p1[i0];
+}
+
+// stem.n.t[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0]
+// p0: stem.n.bias, p1: stem.n.mean, p2: stem.n.s
+static __global__ void __launch_bounds__(64) k_map_975fe5d4(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 8u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b1.d.n.c.scaled[i0,i1,i2] = b1.d.n.s[i0] * b1.d.n.k[i0,0,i1,i2]
+// p0: b1.d.n.k, p1: b1.d.n.s
+static __global__ void __launch_bounds__(64) k_map_7ab253f9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 288u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b1.s[i0] = b1.scale[i0] * rsqrt(b1.var[i0] + 1e-05)
+// p0: b1.scale, p1: b1.var
+static __global__ void __launch_bounds__(64) k_map_19026c1a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 4u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// b1.c.scaled[i0,i1] = b1.s[i0] * b1.k[i0,i1,0,0]
+// p0: b1.k, p1: b1.s
+static __global__ void __launch_bounds__(64) k_map_ab8237f9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 128u) return;
+    const int i1 = (int)(id % 8u) * 4;
+    const int i0 = (int)(id / 8u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 32 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 32 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b1.t[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0]
+// p0: b1.bias, p1: b1.mean, p2: b1.s
+static __global__ void __launch_bounds__(64) k_map_5e9da282(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 4u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b2.h.e.n.s[i0] = b2.h.e.n.scale[i0] * rsqrt(b2.h.e.n.var[i0] + 1e-05)
+// p0: b2.h.e.n.var, p1: b2.h.e.n.scale
+static __global__ void __launch_bounds__(64) k_map_183a258a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 24u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// b2.h.e.n.c.scaled[i0,i1] = b2.h.e.n.s[i0] * b2.h.e.n.k[i0,i1,0,0]
+// p0: b2.h.e.n.k, p1: b2.h.e.n.s
+static __global__ void __launch_bounds__(64) k_map_6dff1ced(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 384u) return;
+    const int i1 = (int)(id % 4u) * 4;
+    const int i0 = (int)(id / 4u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 16 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 16 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b2.h.e.n.t[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0]
+// p0: b2.h.e.n.bias, p1: b2.h.e.n.mean, p2: b2.h.e.n.s
+static __global__ void __launch_bounds__(64) k_map_6fdcc291(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 24u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b2.h.d.n.c.scaled[i0,i1,i2] = b2.h.d.n.s[i0] * b2.h.d.n.k[i0,0,i1,i2]
+// p0: b2.h.d.n.k, p1: b2.h.d.n.s
+static __global__ void __launch_bounds__(64) k_map_ed4a4613(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 864u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b2.h.s[i0] = b2.h.scale[i0] * rsqrt(b2.h.var[i0] + 1e-05)
+// p0: b2.h.scale, p1: b2.h.var
+static __global__ void __launch_bounds__(64) k_map_897b0427(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// b2.h.c.scaled[i0,i1] = b2.h.s[i0] * b2.h.k[i0,i1,0,0]
+// p0: b2.h.k, p1: b2.h.s
+static __global__ void __launch_bounds__(64) k_map_977b1bc6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 576u) return;
+    const int i1 = (int)(id % 24u) * 4;
+    const int i0 = (int)(id / 24u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 96 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 96 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b2.h.t[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0]
+// p0: b2.h.bias, p1: b2.h.mean, p2: b2.h.s
+static __global__ void __launch_bounds__(64) k_map_64775b55(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b2.b.0.e.n.s[i0] = b2.b.0.e.n.scale[i0] * rsqrt(b2.b.0.e.n.var[i0] + 1e-05)
+// p0: b2.b.0.e.n.var, p1: b2.b.0.e.n.scale
+static __global__ void __launch_bounds__(64) k_map_d5226add(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 36u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// b2.b.0.e.n.c.scaled[i0,i1] = b2.b.0.e.n.s[i0] * b2.b.0.e.n.k[i0,i1,0,0]
+// p0: b2.b.0.e.n.k, p1: b2.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_f732fd84(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 864u) return;
+    const int i1 = (int)(id % 6u) * 4;
+    const int i0 = (int)(id / 6u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 24 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 24 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b2.b.0.e.n.t[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0]
+// p0: b2.b.0.e.n.bias, p1: b2.b.0.e.n.mean, p2: b2.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_e107bccf(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 36u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b2.b.0.d.n.c.scaled[i0,i1,i2] = b2.b.0.d.n.s[i0] * b2.b.0.d.n.k[i0,0,i1,i2]
+// p0: b2.b.0.d.n.k, p1: b2.b.0.d.n.s
+static __global__ void __launch_bounds__(64) k_map_a4ad6732(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1296u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b2.b.0.c.scaled[i0,i1] = b2.b.0.s[i0] * b2.b.0.k[i0,i1,0,0]
+// p0: b2.b.0.k, p1: b2.b.0.s
+static __global__ void __launch_bounds__(64) k_map_39445e87(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 864u) return;
+    const int i1 = (int)(id % 36u) * 4;
+    const int i0 = (int)(id / 36u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 144 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 144 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b3.h.c.scaled[i0,i1] = b3.h.s[i0] * b3.h.k[i0,i1,0,0]
+// p0: b3.h.k, p1: b3.h.s
+static __global__ void __launch_bounds__(64) k_map_322d1727(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1152u) return;
+    const int i1 = (int)(id % 36u) * 4;
+    const int i0 = (int)(id / 36u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 144 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 144 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b3.b.0.e.n.s[i0] = b3.b.0.e.n.scale[i0] * rsqrt(b3.b.0.e.n.var[i0] + 1e-05)
+// p0: b3.b.0.e.n.scale, p1: b3.b.0.e.n.var
+static __global__ void __launch_bounds__(64) k_map_3776b7a6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 48u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// b3.b.0.e.n.c.scaled[i0,i1] = b3.b.0.e.n.s[i0] * b3.b.0.e.n.k[i0,i1,0,0]
+// p0: b3.b.0.e.n.k, p1: b3.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_d88813c0(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1536u) return;
+    const int i1 = (int)(id % 8u) * 4;
+    const int i0 = (int)(id / 8u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 32 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 32 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b3.b.0.e.n.t[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0]
+// p0: b3.b.0.e.n.bias, p1: b3.b.0.e.n.mean, p2: b3.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_7bf616ab(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 48u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b3.b.0.d.n.c.scaled[i0,i1,i2] = b3.b.0.d.n.s[i0] * b3.b.0.d.n.k[i0,0,i1,i2]
+// p0: b3.b.0.d.n.k, p1: b3.b.0.d.n.s
+static __global__ void __launch_bounds__(64) k_map_993f9ede(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1728u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b3.b.0.c.scaled[i0,i1] = b3.b.0.s[i0] * b3.b.0.k[i0,i1,0,0]
+// p0: b3.b.0.k, p1: b3.b.0.s
+static __global__ void __launch_bounds__(64) k_map_e7c2c9b3(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1536u) return;
+    const int i1 = (int)(id % 48u) * 4;
+    const int i0 = (int)(id / 48u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 192 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 192 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b4.h.s[i0] = b4.h.scale[i0] * rsqrt(b4.h.var[i0] + 1e-05)
+// p0: b4.h.var, p1: b4.h.scale
+static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// b4.h.c.scaled[i0,i1] = b4.h.s[i0] * b4.h.k[i0,i1,0,0]
+// p0: b4.h.k, p1: b4.h.s
+static __global__ void __launch_bounds__(64) k_map_1be25683(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 3072u) return;
+    const int i1 = (int)(id % 48u) * 4;
+    const int i0 = (int)(id / 48u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 192 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 192 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b4.h.t[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0]
+// p0: b4.h.bias, p1: b4.h.mean, p2: b4.h.s
+static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b4.b.0.e.n.s[i0] = b4.b.0.e.n.scale[i0] * rsqrt(b4.b.0.e.n.var[i0] + 1e-05)
+// p0: b4.b.0.e.n.var, p1: b4.b.0.e.n.scale
+static __global__ void __launch_bounds__(64) k_map_dfc833e6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 96u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// b4.b.0.e.n.c.scaled[i0,i1] = b4.b.0.e.n.s[i0] * b4.b.0.e.n.k[i0,i1,0,0]
+// p0: b4.b.0.e.n.k, p1: b4.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_95e58006(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6144u) return;
+    const int i1 = (int)(id % 16u) * 4;
+    const int i0 = (int)(id / 16u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b4.b.0.e.n.t[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0]
+// p0: b4.b.0.e.n.bias, p1: b4.b.0.e.n.mean, p2: b4.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_8a43b347(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 96u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b4.b.0.d.n.c.scaled[i0,i1,i2] = b4.b.0.d.n.s[i0] * b4.b.0.d.n.k[i0,0,i1,i2]
+// p0: b4.b.0.d.n.k, p1: b4.b.0.d.n.s
+static __global__ void __launch_bounds__(64) k_map_57bc5d27(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 3456u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b4.b.0.c.scaled[i0,i1] = b4.b.0.s[i0] * b4.b.0.k[i0,i1,0,0]
+// p0: b4.b.0.k, p1: b4.b.0.s
+static __global__ void __launch_bounds__(64) k_map_406e9e2f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6144u) return;
+    const int i1 = (int)(id % 96u) * 4;
+    const int i0 = (int)(id / 96u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 384 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 384 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b5.h.c.scaled[i0,i1] = b5.h.s[i0] * b5.h.k[i0,i1,0,0]
+// p0: b5.h.k, p1: b5.h.s
+static __global__ void __launch_bounds__(64) k_map_7005364a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 9216u) return;
+    const int i1 = (int)(id % 96u) * 4;
+    const int i0 = (int)(id / 96u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 384 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 384 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b5.b.0.e.n.s[i0] = b5.b.0.e.n.scale[i0] * rsqrt(b5.b.0.e.n.var[i0] + 1e-05)
+// p0: b5.b.0.e.n.scale, p1: b5.b.0.e.n.var
+static __global__ void __launch_bounds__(64) k_map_55edf42f(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 144u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// b5.b.0.e.n.c.scaled[i0,i1] = b5.b.0.e.n.s[i0] * b5.b.0.e.n.k[i0,i1,0,0]
+// p0: b5.b.0.e.n.k, p1: b5.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_211350ce(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 13824u) return;
+    const int i1 = (int)(id % 24u) * 4;
+    const int i0 = (int)(id / 24u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 96 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 96 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b5.b.0.e.n.t[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0]
+// p0: b5.b.0.e.n.bias, p1: b5.b.0.e.n.mean, p2: b5.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_0797b200(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 144u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b5.b.0.d.n.c.scaled[i0,i1,i2] = b5.b.0.d.n.s[i0] * b5.b.0.d.n.k[i0,0,i1,i2]
+// p0: b5.b.0.d.n.k, p1: b5.b.0.d.n.s
+static __global__ void __launch_bounds__(64) k_map_ee1df820(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 5184u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b5.b.0.c.scaled[i0,i1] = b5.b.0.s[i0] * b5.b.0.k[i0,i1,0,0]
+// p0: b5.b.0.k, p1: b5.b.0.s
+static __global__ void __launch_bounds__(64) k_map_623da7e2(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 13824u) return;
+    const int i1 = (int)(id % 144u) * 4;
+    const int i0 = (int)(id / 144u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b6.h.s[i0] = b6.h.scale[i0] * rsqrt(b6.h.var[i0] + 1e-05)
+// p0: b6.h.scale, p1: b6.h.var
+static __global__ void __launch_bounds__(64) k_map_7bb5d60e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 40u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// b6.h.c.scaled[i0,i1] = b6.h.s[i0] * b6.h.k[i0,i1,0,0]
+// p0: b6.h.k, p1: b6.h.s
+static __global__ void __launch_bounds__(64) k_map_ca1476cd(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 23040u) return;
+    const int i1 = (int)(id % 144u) * 4;
+    const int i0 = (int)(id / 144u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b6.h.t[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0]
+// p0: b6.h.bias, p1: b6.h.mean, p2: b6.h.s
+static __global__ void __launch_bounds__(64) k_map_4d34a54e(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 40u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b6.b.0.e.n.s[i0] = b6.b.0.e.n.scale[i0] * rsqrt(b6.b.0.e.n.var[i0] + 1e-05)
+// p0: b6.b.0.e.n.var, p1: b6.b.0.e.n.scale
+static __global__ void __launch_bounds__(64) k_map_491d01af(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 240u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// b6.b.0.e.n.c.scaled[i0,i1] = b6.b.0.e.n.s[i0] * b6.b.0.e.n.k[i0,i1,0,0]
+// p0: b6.b.0.e.n.k, p1: b6.b.0.e.n.s
+static __global__ void __launch_bounds__(128) k_map_e81b6e6d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 38400u) return;
+    const int i1 = (int)(id % 40u) * 4;
+    const int i0 = (int)(id / 40u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 160 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 160 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b6.b.0.e.n.t[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0]
+// p0: b6.b.0.e.n.bias, p1: b6.b.0.e.n.mean, p2: b6.b.0.e.n.s
+static __global__ void __launch_bounds__(64) k_map_093d2933(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 240u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// b6.b.0.d.n.c.scaled[i0,i1,i2] = b6.b.0.d.n.s[i0] * b6.b.0.d.n.k[i0,0,i1,i2]
+// p0: b6.b.0.d.n.k, p1: b6.b.0.d.n.s
+static __global__ void __launch_bounds__(64) k_map_5bdaa754(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 8640u) return;
+    const int i2 = (int)(id % 9u);
+    const int i0 = (int)(id / 9u);
+    y[i0 * 9 + i2] = p0[i0 * 9 + i2] * p1[i0];
+}
+
+// b6.b.0.c.scaled[i0,i1] = b6.b.0.s[i0] * b6.b.0.k[i0,i1,0,0]
+// p0: b6.b.0.k, p1: b6.b.0.s
+static __global__ void __launch_bounds__(128) k_map_05054f04(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 38400u) return;
+    const int i1 = (int)(id % 240u) * 4;
+    const int i0 = (int)(id / 240u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 960 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 960 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b7.s[i0] = b7.scale[i0] * rsqrt(b7.var[i0] + 1e-05)
+// p0: b7.var, p1: b7.scale
+static __global__ void __launch_bounds__(64) k_map_de9ffd40(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 80u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// b7.c.scaled[i0,i1] = b7.s[i0] * b7.k[i0,i1,0,0]
+// p0: b7.k, p1: b7.s
+static __global__ void __launch_bounds__(256) k_map_85cbe8fa(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 76800u) return;
+    const int i1 = (int)(id % 240u) * 4;
+    const int i0 = (int)(id / 240u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 960 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 960 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// b7.t[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0]
+// p0: b7.bias, p1: b7.mean, p2: b7.s
+static __global__ void __launch_bounds__(64) k_map_559571f5(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 80u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// head.n.s[i0] = head.n.scale[i0] * rsqrt(head.n.var[i0] + 1e-05)
+// p0: head.n.var, p1: head.n.scale
+static __global__ void __launch_bounds__(64) k_map_3b418ffc(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 320u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// head.n.c.scaled[i0,i1] = head.n.s[i0] * head.n.k[i0,i1,0,0]
+// p0: head.n.k, p1: head.n.s
+static __global__ void __launch_bounds__(256) k_map_d723799a(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 102400u) return;
+    const int i1 = (int)(id % 80u) * 4;
+    const int i0 = (int)(id / 80u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 320 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 320 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// head.n.t[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0]
+// p0: head.n.bias, p1: head.n.mean, p2: head.n.s
+static __global__ void __launch_bounds__(64) k_map_d2cab4b2(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 320u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct mobilenet_v2 {
     int ready;  // create went through
@@ -3253,7 +3255,7 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_2551c2a3);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_510e0830);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

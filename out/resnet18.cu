@@ -12,49 +12,49 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
 // by        basis change 28, summation splitting 6
-//     9.8 us est. r0               k_product_8bbf19ec
-//     3.3 us est. l1.a.a.c.data    k_stitch_f08c01e9
-//     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.a.r           k_basis_3adc4c30
-//     1.8 us est. l1.a.b.c.data    k_basis_2e916ba5
-//     3.8 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. l1.a             k_basis_29c9e352
-//     1.8 us est. l1.b.a.c.data    k_basis_2e916ba5
-//     3.8 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b.r           k_basis_3adc4c30
-//     1.8 us est. l1.b.b.c.data    k_basis_2e916ba5
-//     3.8 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. l1.b             k_basis_29c9e352
-//     4.5 us est. l2.h.a.c.part    k_product_a13d589c
-//     2.6 us est. l2.h.b.c.data    k_stitch_6d17dc87
-//     4.8 us est. l2.h.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.b.c         k_basis_865dadd1
-//     2.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     1.6 us est. l2.a.c.data      k_basis_d375994a
-//     4.8 us est. l2.a.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
-//     2.1 us est. l2.b.c.data      k_stitch_9e044880
-//     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.6 us est. l2               k_basis_cab7e3f3
-//     5.4 us est. l3.h.a.c.parts   k_product_240ec70d
-//     2.2 us est. l3.h.b.c.data    k_stitch_9664f1a1
-//     5.4 us est. l3.h.b.c.product k_product_13ca5f7d
-//     1.5 us est. l3.h.b.c         k_basis_ae30a2a7
-//     2.6 us est. l3.h             k_product_cc7a6ff7
-//     1.5 us est. l3.a.c.data      k_basis_6ec9a7a2
-//     5.4 us est. l3.a.c.product   k_product_13ca5f7d
-//     2.0 us est. l3.b.c.data      k_stitch_2e05b393
-//     5.4 us est. l3.b.c.product   k_product_13ca5f7d
-//     1.5 us est. l3               k_basis_fc26d277
-//     5.2 us est. l4.h.a.c.parts   k_product_10f40523
-//     1.6 us est. l4.h.r           k_reduce_09a05fb3
-//     9.3 us est. l4.h.b.c.parts   k_product_c7a1a932
-//     1.6 us est. l4.h.b.c         k_reduce_21bb2097
-//     3.1 us est. l4.h             k_product_a0ac9b8b, in 4 parts
-//     9.3 us est. l4.a.c.parts     k_product_c7a1a932
-//     1.6 us est. l4.r             k_reduce_09a05fb3
-//     9.3 us est. l4.b.c.parts     k_product_c7a1a932
-//     2.2 us est. f                k_stitch_4dc87243
-//     1.8 us est. y                k_reduce_8b7d6149
+//     9.8 us est. r0                       k_product_8bbf19ec
+//     3.3 us est. l1.a.a.c.data            k_stitch_f08c01e9
+//     3.8 us est. l1.a.a.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.a.r                   k_basis_3adc4c30
+//     1.8 us est. l1.a.b.c.data            k_basis_2e916ba5
+//     3.8 us est. l1.a.b.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.9 us est. l1.a                     k_basis_29c9e352
+//     1.8 us est. l1.b.a.c.data            k_basis_2e916ba5
+//     3.8 us est. l1.b.a.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.b.r                   k_basis_3adc4c30
+//     1.8 us est. l1.b.b.c.data            k_basis_2e916ba5
+//     3.8 us est. l1.b.b.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.9 us est. l1.b                     k_basis_29c9e352
+//     4.5 us est. l2.h.a.c.part            k_product_a13d589c
+//     2.6 us est. l2.h.b.c.data            k_stitch_6d17dc87
+//     4.8 us est. l2.h.b.c.product         cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.b.c                 k_basis_865dadd1
+//     2.2 us est. l2.h                     cuDNN conv 1x1, 64 to 128 + residual + bias + relu
+//     1.6 us est. l2.a.c.data              k_basis_d375994a
+//     4.8 us est. l2.a.c.product           cuBLAS sgemm 128 x 49 x 128, batch 36
+//     2.1 us est. l2.b.c.data              k_stitch_9e044880
+//     4.8 us est. l2.b.c.product           cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.6 us est. l2                       k_basis_cab7e3f3
+//     5.4 us est. l3.h.a.c.parts           k_product_240ec70d
+//     2.2 us est. l3.h.b.c.data            k_stitch_9664f1a1
+//     5.4 us est. l3.h.b.c.product         k_product_13ca5f7d
+//     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
+//     2.6 us est. l3.h                     k_product_cc7a6ff7
+//     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
+//     5.4 us est. l3.a.c.product           k_product_13ca5f7d
+//     2.0 us est. l3.b.c.data              k_stitch_2e05b393
+//     5.4 us est. l3.b.c.product           k_product_13ca5f7d
+//     1.5 us est. l3                       k_basis_fc26d277
+//     5.2 us est. l4.h.a.c.parts           k_product_10f40523
+//     1.6 us est. l4.h.r                   k_reduce_09a05fb3
+//     9.3 us est. l4.h.b.c.parts           k_product_c7a1a932
+//     1.6 us est. l4.h.b.c                 k_reduce_21bb2097
+//     3.1 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
+//     9.3 us est. l4.a.c.parts             k_product_c7a1a932
+//     1.6 us est. l4.r                     k_reduce_09a05fb3
+//     9.3 us est. l4.b.c.parts             k_product_c7a1a932
+//     2.2 us est. f                        k_stitch_4dc87243
+//     1.8 us est. y                        k_reduce_8b7d6149
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -396,8 +396,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -780,476 +780,6 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-// p0: stem.var, p1: stem.scale
-static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-// p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_86994278(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 9408u) return;
-    const int i0 = (int)(id % 64u);
-    const int i3 = (int)(id / 64u);
-    y[i3 * 64 + i0] = p0[i0 * 147 + i3] * p1[i0];
-}
-
-// stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
-// p0: stem.bias, p1: stem.mean, p2: stem.s
-static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
-// p0: l1.a.b.k, p1: l1.a.b.s
-static __global__ void __launch_bounds__(64) k_map_23014b89(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 9216u) return;
-    const int i3 = (int)(id % 144u) * 4;
-    const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
-//     -1/15, 2/15], [0, 0, 1/2]]
-static __device__ __forceinline__ void basis_20628242(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = 0.5f * s0;
-    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-    d[5 * step] = 0.5f * s2;
-}
-
-// by basis change F(4x4,3x3)
-// l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
-//     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 4096u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-// p0: l2.d.scale, p1: l2.d.var
-static __global__ void __launch_bounds__(64) k_map_88c2ced4(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-// p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_6d67f9ba(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 2048u) return;
-    const int i1 = (int)(id % 16u) * 4;
-    const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
-// p0: l2.h.b.k, p1: l2.h.b.s
-static __global__ void __launch_bounds__(128) k_map_47171013(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 36864u) return;
-    const int i3 = (int)(id % 288u) * 4;
-    const int i0 = (int)(id / 288u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1152 + i3]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 1152 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// by basis change F(4x4,3x3)
-// l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
-//     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// l2.h.a.c.part.lines[i0,i1,i2,i3] = l2.h.a.s[i2] * l2.h.a.k[i2,i3,i0,i1]
-// p0: l2.h.a.k, p1: l2.h.a.s
-static __global__ void __launch_bounds__(256) k_map_58b9ffb1(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 73728u) return;
-    const int i2 = (int)(id % 128u);
-    const int i1 = (int)(id / 128u);
-    y[i1 * 128 + i2] = p0[i2 * 576 + i1] * p1[i2];
-}
-
-// l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
-// p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_a6a536e8(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
-//     * l2.h.b.s[i0])
-// p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
-static __global__ void __launch_bounds__(64) k_map_7d1fb4bf(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
-    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
-    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
-        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
-        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
-}
-
-// l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-// p0: l3.d.scale, p1: l3.d.var
-static __global__ void __launch_bounds__(64) k_map_5a1b0358(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 64u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-// p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(64) k_map_62d61cbf(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8192u) return;
-    const int i1 = (int)(id % 32u) * 4;
-    const int i0 = (int)(id / 32u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 128 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
-// p0: l3.h.b.k, p1: l3.h.b.s
-static __global__ void __launch_bounds__(256) k_map_27396da7(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 147456u) return;
-    const int i3 = (int)(id % 576u) * 4;
-    const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i3]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// l3.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
-static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-    d[3 * step] = s2;
-}
-
-// by basis change F(2x2,3x3)
-// l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
-//     l3.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_cafd7dc2(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 65536u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 262144 + o1 * 65536 + i2 * 256 + i3] = d[o0][o1];
-        }
-    }
-}
-
-// l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
-// p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(256) k_map_ba7774f9(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 294912u) return;
-    const int i0 = (int)(id % 256u);
-    const int i3 = (int)(id / 256u % 128u);
-    const int i2 = (int)(id / 32768u);
-    y[i2 * 32768 + i3 * 256 + i0] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
-}
-
-// l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
-// p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_17f26b0a(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 64u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
-//     * l3.h.b.s[i0])
-// p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
-static __global__ void __launch_bounds__(64) k_map_e55a26a7(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 64u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
-    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
-    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
-        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
-        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
-}
-
-// l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-// p0: l4.d.var, p1: l4.d.scale
-static __global__ void __launch_bounds__(64) k_map_6134634e(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 128u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
-        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
-        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
-}
-
-// l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-// p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(256) k_map_efcdd0ff(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i0 = (int)(id % 512u);
-    const int i1 = (int)(id / 512u);
-    y[i1 * 512 + i0] = p0[i0 * 256 + i1] * p1[i0];
-}
-
-// l4.h.a.c.lines[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i3,i1,i2]
-// p0: l4.h.a.k, p1: l4.h.a.s
-static __global__ void __launch_bounds__(256) k_map_ef67e648(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 1179648u) return;
-    const int i0 = (int)(id % 512u);
-    const int i3 = (int)(id / 512u % 256u);
-    const int i2 = (int)(id / 131072u);
-    y[i2 * 131072 + i3 * 512 + i0] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
-}
-
-// l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
-// p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
-static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 128u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
-        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
-// p0: l4.h.b.k, p1: l4.h.b.s
-static __global__ void __launch_bounds__(256) k_map_ced3db63(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 2359296u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
-}
-
-// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
-//     * l4.h.b.s[i0])
-// p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
-static __global__ void __launch_bounds__(64) k_map_1ccb3cdf(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 128u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
-    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
-    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
-    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
-    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
-        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
-        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
-}
-
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
@@ -1292,8 +822,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_8bbf19ec(const float 
     }
 }
 
-// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
-//     0:3, r1 in 0:3, pad r0 -inf
+// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56,
+//     r0_ in 0:3, r1 in 0:3, pad r0 -inf
 static __device__ __forceinline__ void part_reduce_5df68697(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
@@ -2003,8 +1533,8 @@ static __global__ void __launch_bounds__(64) k_basis_ae30a2a7(const float *p0,
     }
 }
 
-// l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3 in
-//     0:14
+// l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
+//     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l2, p1: l3.d.c.scaled, p2: l3.h.b.c, p3: l3.h.const
 static __global__ void __launch_bounds__(256, 1) k_product_cc7a6ff7(const float *p0,
@@ -2281,8 +1811,8 @@ static __global__ void __launch_bounds__(64) k_reduce_21bb2097(const float *p0,
     y[i3] = acc;
 }
 
-// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
-//     0:7
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
+//     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
 static __global__ void __launch_bounds__(256, 1) k_product_a0ac9b8b(const float *p0,
@@ -2428,6 +1958,478 @@ static __global__ void __launch_bounds__(128) k_reduce_8b7d6149(const float *p0,
         for (int j = 1; j < 4; j++) v += part[j][e];
         y[i1] = v + p2[i1];
     }
+}
+
+// Those that only create launches.
+
+// stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
+// p0: stem.var, p1: stem.scale
+static __global__ void __launch_bounds__(64) k_map_cf926670(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
+// p0: stem.k, p1: stem.s
+static __global__ void __launch_bounds__(64) k_map_86994278(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 9408u) return;
+    const int i0 = (int)(id % 64u);
+    const int i3 = (int)(id / 64u);
+    y[i3 * 64 + i0] = p0[i0 * 147 + i3] * p1[i0];
+}
+
+// stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
+// p0: stem.bias, p1: stem.mean, p2: stem.s
+static __global__ void __launch_bounds__(64) k_map_cf69407c(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
+// p0: l1.a.b.k, p1: l1.a.b.s
+static __global__ void __launch_bounds__(64) k_map_23014b89(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 9216u) return;
+    const int i3 = (int)(id % 144u) * 4;
+    const int i0 = (int)(id / 144u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l1.a.a.c.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
+//     -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
+// by basis change F(4x4,3x3)
+// l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
+//     l1.a.a.c.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 4096u) return;
+    const int i3 = (int)(id % 64u);
+    const int i2 = (int)(id / 64u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 576 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
+// p0: l2.d.scale, p1: l2.d.var
+static __global__ void __launch_bounds__(64) k_map_88c2ced4(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
+// p0: l2.d.k, p1: l2.d.s
+static __global__ void __launch_bounds__(64) k_map_6d67f9ba(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 2048u) return;
+    const int i1 = (int)(id % 16u) * 4;
+    const int i0 = (int)(id / 16u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
+// p0: l2.h.b.k, p1: l2.h.b.s
+static __global__ void __launch_bounds__(128) k_map_47171013(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 36864u) return;
+    const int i3 = (int)(id % 288u) * 4;
+    const int i0 = (int)(id / 288u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1152 + i3]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 1152 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// by basis change F(4x4,3x3)
+// l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
+//     l1.a.a.c.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16384u) return;
+    const int i3 = (int)(id % 128u);
+    const int i2 = (int)(id / 128u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 1152 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// l2.h.a.c.part.lines[i0,i1,i2,i3] = l2.h.a.s[i2] * l2.h.a.k[i2,i3,i0,i1]
+// p0: l2.h.a.k, p1: l2.h.a.s
+static __global__ void __launch_bounds__(256) k_map_58b9ffb1(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 73728u) return;
+    const int i2 = (int)(id % 128u);
+    const int i1 = (int)(id / 128u);
+    y[i1 * 128 + i2] = p0[i2 * 576 + i1] * p1[i2];
+}
+
+// l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
+// p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_a6a536e8(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
+//     * l2.h.b.s[i0])
+// p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
+static __global__ void __launch_bounds__(64) k_map_7d1fb4bf(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
+}
+
+// l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
+// p0: l3.d.scale, p1: l3.d.var
+static __global__ void __launch_bounds__(64) k_map_5a1b0358(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 64u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
+// p0: l3.d.k, p1: l3.d.s
+static __global__ void __launch_bounds__(64) k_map_62d61cbf(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 8192u) return;
+    const int i1 = (int)(id % 32u) * 4;
+    const int i0 = (int)(id / 32u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 128 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
+// p0: l3.h.b.k, p1: l3.h.b.s
+static __global__ void __launch_bounds__(256) k_map_27396da7(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 147456u) return;
+    const int i3 = (int)(id % 576u) * 4;
+    const int i0 = (int)(id / 576u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i3]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l3.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
+// by basis change F(2x2,3x3)
+// l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
+//     l3.h.b.c.g[i1,r1]
+static __global__ void __launch_bounds__(128) k_basis_cafd7dc2(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 65536u) return;
+    const int i3 = (int)(id % 256u);
+    const int i2 = (int)(id / 256u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 2304 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_44984c55(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_44984c55(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 262144 + o1 * 65536 + i2 * 256 + i3] = d[o0][o1];
+        }
+    }
+}
+
+// l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
+// p0: l3.h.a.k, p1: l3.h.a.s
+static __global__ void __launch_bounds__(256) k_map_ba7774f9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 294912u) return;
+    const int i0 = (int)(id % 256u);
+    const int i3 = (int)(id / 256u % 128u);
+    const int i2 = (int)(id / 32768u);
+    y[i2 * 32768 + i3 * 256 + i0] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
+}
+
+// l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
+// p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
+static __global__ void __launch_bounds__(64) k_map_17f26b0a(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 64u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
+//     * l3.h.b.s[i0])
+// p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
+static __global__ void __launch_bounds__(64) k_map_e55a26a7(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 64u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
+}
+
+// l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
+// p0: l4.d.var, p1: l4.d.scale
+static __global__ void __launch_bounds__(64) k_map_6134634e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 128u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+        1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
+        1.f / sqrtf(v0.w + 1e-05f) * v1.w);
+}
+
+// l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
+// p0: l4.d.k, p1: l4.d.s
+static __global__ void __launch_bounds__(256) k_map_efcdd0ff(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 131072u) return;
+    const int i0 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    y[i1 * 512 + i0] = p0[i0 * 256 + i1] * p1[i0];
+}
+
+// l4.h.a.c.lines[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i3,i1,i2]
+// p0: l4.h.a.k, p1: l4.h.a.s
+static __global__ void __launch_bounds__(256) k_map_ef67e648(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1179648u) return;
+    const int i0 = (int)(id % 512u);
+    const int i3 = (int)(id / 512u % 256u);
+    const int i2 = (int)(id / 131072u);
+    y[i2 * 131072 + i3 * 512 + i0] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
+}
+
+// l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
+// p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
+static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 128u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+        v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
+}
+
+// l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
+// p0: l4.h.b.k, p1: l4.h.b.s
+static __global__ void __launch_bounds__(256) k_map_ced3db63(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 2359296u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u % 9u);
+    const int i0 = (int)(id / 4608u);
+    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
+}
+
+// l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
+//     * l4.h.b.s[i0])
+// p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
+static __global__ void __launch_bounds__(64) k_map_1ccb3cdf(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 128u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+        v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
+        v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -2916,7 +2918,7 @@ static int check_device(resnet18 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_cf926670);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_8bbf19ec);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -700,8 +700,8 @@ static int reference_open(reference *r) {
     return 0;
 }
 
-// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.k[i1,r0,r1,r2] where i2 in
-//     0:112, i3 in 0:112, pad x 0
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.k[i1,r0,r1,r2] where
+//     i2 in 0:112, i3 in 0:112, pad x 0
 static __global__ void __launch_bounds__(256) k_conv_3cad5767(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -768,8 +768,8 @@ static __global__ void __launch_bounds__(256) k_relu_e690d7d7(const float *__res
     y[i1 * 12544 + i2 * 112 + i3] = (float)(v0 < 0.0 ? 0.0 : v0);
 }
 
-// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
-//     0:3, r1 in 0:3, pad r0 -inf
+// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56,
+//     r0_ in 0:3, r1 in 0:3, pad r0 -inf
 static __global__ void __launch_bounds__(256) k_maxpool_22f292e5(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -788,8 +788,8 @@ static __global__ void __launch_bounds__(256) k_maxpool_22f292e5(const float *__
     y[i1 * 3136 + i2 * 56 + i3] = (float)acc;
 }
 
-// l1.a.a.c[0,i1,i2,i3] = sum(r0,r1,r2) p0[0,r0,i2+r1-1,i3+r2-1] * l1.a.a.k[i1,r0,r1,r2] where i2
-//     in 0:56, i3 in 0:56, pad p0 0
+// l1.a.a.c[0,i1,i2,i3] = sum(r0,r1,r2) p0[0,r0,i2+r1-1,i3+r2-1] * l1.a.a.k[i1,r0,r1,r2] where
+//     i2 in 0:56, i3 in 0:56, pad p0 0
 static __global__ void __launch_bounds__(256) k_conv_e11b70fb(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -849,8 +849,8 @@ static __global__ void __launch_bounds__(256) k_add_c3ff5a2a(const float *__rest
     y[i1 * 3136 + i2 * 56 + i3] = (float)v0;
 }
 
-// l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3 in
-//     0:28
+// l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28,
+//     i3 in 0:28
 static __global__ void __launch_bounds__(256) k_conv_4e6a6aad(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;

@@ -12,88 +12,88 @@
 // libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 6
-//     9.8 us est. r0               k_product_8bbf19ec
-//     2.0 us est. p0               k_reduce_771927ed
-//     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.8 us est. l1.h.b.c.data    k_basis_2e916ba5
-//     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.t           k_basis_3adc4c30
-//     6.5 us est. l1.h             k_product_18887706
-//     5.2 us est. l1.h.0.r         k_product_18efe1da
-//     1.8 us est. l1.h.0.b.c.data  k_basis_2e916ba5
-//     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.0.t         k_basis_3adc4c30
-//     4.1 us est. l1.h.0           k_product_a2ff115e
-//     5.2 us est. l1.h.1.r         k_product_18efe1da
-//     1.8 us est. l1.h.1.b.c.data  k_basis_2e916ba5
-//     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.1.t         k_basis_3adc4c30
-//     4.1 us est. l1.h.1           k_product_a2ff115e
-//     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part    k_product_93882a25
-//     2.0 us est. l2.h.t           k_reduce_80f0b1b3
-//     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
-//     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     5.5 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.0.b.c.data  k_basis_d375994a
-//     4.8 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.0.t         k_basis_9249cb7c
-//     4.5 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.1.b.c.data  k_basis_d375994a
-//     4.8 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.1.t         k_basis_9249cb7c
-//     4.5 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.2.b.c.data  k_basis_d375994a
-//     4.8 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.2.t         k_basis_9249cb7c
-//     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.6 us est. l3.h.b.c.parts   k_product_0c034654
-//     2.0 us est. l3.h.t           k_reduce_6da8ef3c
-//     5.2 us est. l3.h.c.c         k_product_c3482639
-//     9.1 us est. l3.h             k_product_b9fa02bc
-//     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.0.b.c.data  k_basis_828d9e8c
-//     5.4 us est. l3.h.0.b.c.product k_product_13ca5f7d
-//     1.5 us est. l3.h.0.t         k_basis_5608a71c
-//     5.2 us est. l3.h.0           k_product_fcfe69c9
-//     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.1.b.c.data  k_basis_828d9e8c
-//     5.4 us est. l3.h.1.b.c.product k_product_13ca5f7d
-//     1.5 us est. l3.h.1.t         k_basis_5608a71c
-//     5.2 us est. l3.h.1           k_product_fcfe69c9
-//     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.2.b.c.data  k_basis_828d9e8c
-//     5.4 us est. l3.h.2.b.c.product k_product_13ca5f7d
-//     1.5 us est. l3.h.2.t         k_basis_5608a71c
-//     5.2 us est. l3.h.2           k_product_fcfe69c9
-//     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.3.b.c.data  k_basis_828d9e8c
-//     5.4 us est. l3.h.3.b.c.product k_product_13ca5f7d
-//     1.5 us est. l3.h.3.t         k_basis_5608a71c
-//     5.2 us est. l3.h.3           k_product_fcfe69c9
-//     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.4.b.c.data  k_basis_828d9e8c
-//     5.4 us est. l3.h.4.b.c.product k_product_13ca5f7d
-//     1.5 us est. l3.h.4.t         k_basis_5608a71c
-//     5.2 us est. l3.h.4           k_product_fcfe69c9
-//     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.2 us est. l4.h.b.c.parts   k_product_cf3bfe66
-//     1.6 us est. l4.h.t           k_reduce_09a05fb3
-//     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//     9.9 us est. l4.h             k_product_96e0db35, in 4 parts
-//     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.0.b.c.parts k_product_c7a1a932
-//     1.6 us est. l4.h.0.t         k_reduce_09a05fb3
-//     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.1.b.c.parts k_product_c7a1a932
-//     1.6 us est. l4.h.1.t         k_reduce_09a05fb3
-//     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     1.6 us est. f                k_reduce_57f902f9
-//     3.2 us est. y                k_reduce_b24be565
+//     9.8 us est. r0                       k_product_8bbf19ec
+//     2.0 us est. p0                       k_reduce_771927ed
+//     2.4 us est. l1.h.r                   cuDNN conv 1x1, 64 to 64 + bias + relu
+//     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
+//     3.8 us est. l1.h.b.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.h.t                   k_basis_3adc4c30
+//     6.5 us est. l1.h                     k_product_18887706
+//     5.2 us est. l1.h.0.r                 k_product_18efe1da
+//     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
+//     3.8 us est. l1.h.0.b.c.product       cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
+//     4.1 us est. l1.h.0                   k_product_a2ff115e
+//     5.2 us est. l1.h.1.r                 k_product_18efe1da
+//     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
+//     3.8 us est. l1.h.1.b.c.product       cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
+//     4.1 us est. l1.h.1                   k_product_a2ff115e
+//     7.8 us est. l2.h.r                   cuDNN conv 1x1, 256 to 128 + bias + relu
+//     7.8 us est. l2.h.b.c.part            k_product_93882a25
+//     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
+//     4.5 us est. l2.h.c.c                 cuDNN conv 1x1, 128 to 512
+//     8.2 us est. l2.h                     cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     5.5 us est. l2.h.0.r                 cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
+//     4.8 us est. l2.h.0.b.c.product       cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
+//     4.5 us est. l2.h.0                   cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.h.1.r                 cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
+//     4.8 us est. l2.h.1.b.c.product       cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
+//     4.5 us est. l2.h.1                   cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.h.2.r                 cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
+//     4.8 us est. l2.h.2.b.c.product       cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
+//     4.5 us est. l2.h.2                   cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     8.8 us est. l3.h.r                   cuDNN conv 1x1, 512 to 256 + bias + relu
+//     8.6 us est. l3.h.b.c.parts           k_product_0c034654
+//     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
+//     5.2 us est. l3.h.c.c                 k_product_c3482639
+//     9.1 us est. l3.h                     k_product_b9fa02bc
+//     6.0 us est. l3.h.0.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.0.b.c.data          k_basis_828d9e8c
+//     5.4 us est. l3.h.0.b.c.product       k_product_13ca5f7d
+//     1.5 us est. l3.h.0.t                 k_basis_5608a71c
+//     5.2 us est. l3.h.0                   k_product_fcfe69c9
+//     6.0 us est. l3.h.1.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.1.b.c.data          k_basis_828d9e8c
+//     5.4 us est. l3.h.1.b.c.product       k_product_13ca5f7d
+//     1.5 us est. l3.h.1.t                 k_basis_5608a71c
+//     5.2 us est. l3.h.1                   k_product_fcfe69c9
+//     6.0 us est. l3.h.2.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.2.b.c.data          k_basis_828d9e8c
+//     5.4 us est. l3.h.2.b.c.product       k_product_13ca5f7d
+//     1.5 us est. l3.h.2.t                 k_basis_5608a71c
+//     5.2 us est. l3.h.2                   k_product_fcfe69c9
+//     6.0 us est. l3.h.3.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.3.b.c.data          k_basis_828d9e8c
+//     5.4 us est. l3.h.3.b.c.product       k_product_13ca5f7d
+//     1.5 us est. l3.h.3.t                 k_basis_5608a71c
+//     5.2 us est. l3.h.3                   k_product_fcfe69c9
+//     6.0 us est. l3.h.4.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.4.b.c.data          k_basis_828d9e8c
+//     5.4 us est. l3.h.4.b.c.product       k_product_13ca5f7d
+//     1.5 us est. l3.h.4.t                 k_basis_5608a71c
+//     5.2 us est. l3.h.4                   k_product_fcfe69c9
+//     9.2 us est. l4.h.r                   cuDNN conv 1x1, 1024 to 512 + bias + relu
+//     9.2 us est. l4.h.b.c.parts           k_product_cf3bfe66
+//     1.6 us est. l4.h.t                   k_reduce_09a05fb3
+//     6.0 us est. l4.h.c.c                 cuDNN conv 1x1, 512 to 2048
+//     9.9 us est. l4.h                     k_product_96e0db35, in 4 parts
+//     7.1 us est. l4.h.0.r                 cuDNN conv 1x1, 2048 to 512 + bias + relu
+//     9.3 us est. l4.h.0.b.c.parts         k_product_c7a1a932
+//     1.6 us est. l4.h.0.t                 k_reduce_09a05fb3
+//     6.0 us est. l4.h.0                   cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     7.1 us est. l4.h.1.r                 cuDNN conv 1x1, 2048 to 512 + bias + relu
+//     9.3 us est. l4.h.1.b.c.parts         k_product_c7a1a932
+//     1.6 us est. l4.h.1.t                 k_reduce_09a05fb3
+//     6.0 us est. l4.h.1                   cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     1.6 us est. f                        k_reduce_57f902f9
+//     3.2 us est. y                        k_reduce_b24be565
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -777,8 +777,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -1160,6 +1160,969 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     }
     return v;
 }
+
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
+//     where i2 in 0:112, i3 in 0:112, pad x 0
+// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: x, p2: stem.t
+static __global__ void __launch_bounds__(256, 1) k_product_8bbf19ec(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 131u * 96u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)(k0 + e / 16u);
+        return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 32u % 32u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
+            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+    };
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 12544) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
+// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56,
+//     r0_ in 0:3, r1 in 0:3, pad r0 -inf
+static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 * 2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 * 2 + k - 4;
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
+                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
+            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
+            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
+            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
+        }
+    }
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// l1.h.b.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
+//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
+static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
+    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
+    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
+    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
+    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
+    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
+}
+
+// by basis change F(4x4,3x3)
+// l1.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.h.b.c.bt[i0,r0]
+//     * l1.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.h.r 0
+static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// l1.h.b.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
+// by basis change F(4x4,3x3)
+// l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
+//     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
+// p0: l1.h.b.c.product, p1: l1.h.b.t
+static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
+    }
+}
+
+// by merging: sum of products
+// l1.d.c.merged[0,i1,i2,i3] = sum(r0) p0.joined[0,r0,i2,i3] * l1.d.c.weights[i1,r0]
+// by merging: sum of products
+// l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
+// p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
+static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
+// l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
+// l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
+// p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
+// l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
+// l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
+// p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// by summation splitting (r0 inside), variable substitution
+// l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
+//     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
+// p0: l2.h.b.c.part.lines, p1: l2.h.r
+static __global__ void __launch_bounds__(256, 1) k_product_93882a25(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
+    const int i1 = (int)(id / 14u % 3u);
+    const int i0 = (int)(id / 42u % 3u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 28u);
+        const int i3 = (int)(n / 28u);
+        const int r0 = (int)(e / 128u);
+        return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
+            n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
+    };
+    float acc[4][8] = {};
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), moving<12544, 25088>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by summation splitting
+// l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
+// l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
+// p0: l2.h.b.c.part, p1: l2.h.b.t
+static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 196u) * 4;
+    const int i1 = (int)(id / 196u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r1 = 0; r1 < 9; r1++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
+}
+
+// by basis change F(4x4,3x3)
+// l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.h.b.c.bt[i0,r0] * l1.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.0.r 0
+static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+// l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
+// p0: l2.h.0.b.c.product, p1: l2.h.0.b.t
+static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
+    }
+}
+
+// by summation splitting (parts)
+// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
+//     l3.h.r 0
+// p0: l3.h.b.c.lines, p1: l3.h.r
+static __global__ void __launch_bounds__(256, 1) k_product_0c034654(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e / 16u);
+        return fetch<float4>(&p0[r2 * 65536 + i0 * 4096 + r0 * 256 + i2]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 128u);
+        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
+            n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+    };
+    float acc[4][8] = {};
+    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<6272>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
+// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
+// p0: l3.h.b.c.parts, p1: l3.h.b.t
+static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 196u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 50176 + i1 * 196 + i3];
+    }
+    y[i1 * 196 + i3] = relu(acc + p1[i1]);
+}
+
+// l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
+// p0: l3.h.c.c.scaled, p1: l3.h.t
+static __global__ void __launch_bounds__(256, 2) k_product_c3482639(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
+//     i3 in 0:14
+// l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
+// p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_b9fa02bc(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 1024 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// l3.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 - s2;
+    d[step] = s1 + s2;
+    d[2 * step] = -s1 + s2;
+    d[3 * step] = -s1 + s3;
+}
+
+// by basis change F(2x2,3x3)
+// l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
+//     l3.h.0.b.c.bt[i0,r0] * l3.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
+static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 * 2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i4 * 2 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1]
+                : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        basis_1e3aed31(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_1e3aed31(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 50176 + o1 * 12544 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(2x2,3x3)
+// l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
+//     l3.h.0.b.c.filter[i0,i1,i2,r0]
+// p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
+static __global__ void __launch_bounds__(256, 1) k_product_13ca5f7d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 32u;
+    const int i1 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 12544 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l3.h.0.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 + s1 + s2;
+    d[step] = s1 - s2 + s3;
+}
+
+// by basis change F(2x2,3x3)
+// l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
+//     l3.h.0.b.c.at[i2%2,r0] * l3.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+// l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
+// p0: l3.h.0.b.c.product, p1: l3.h.0.b.t
+static __global__ void __launch_bounds__(64) k_basis_5608a71c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 4; r1++) {
+        basis_f17325cc(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        basis_f17325cc(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        const float v0 = p1[i1];
+        *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2]) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
+    }
+}
+
+// l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
+// l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
+// p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// by summation splitting (parts)
+// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.r 0
+// p0: l4.h.b.c.lines, p1: l4.h.r
+static __global__ void __launch_bounds__(256, 1) k_product_cf3bfe66(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e / 16u);
+        return fetch<float4>(&p0[r2 * 262144 + i0 * 16384 + r0 * 512 + i2]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        return fetch<float>(&p1[i0 * 6272 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15],
+            n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<3136>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
+// l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
+// p0: l4.h.b.c.parts, p1: l4.h.b.t
+static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
+    }
+    y[i1 * 49 + i3] = relu(acc + p1[i1]);
+}
+
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
+//     i3 in 0:7
+// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
+// p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 256u;
+    tile.multiply<false, false, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a),
+        moving<784, 3136>(b), next_early, acc);
+    leave_part<4, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 4>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
+        }
+    }
+}
+
+// by summation splitting (parts)
+// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.0.r 0
+// p0: l4.h.0.b.c.lines, p1: l4.h.0.r
+static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
+            n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
+// f[0,i1] = f.sum[0,i1] / 49
+static __global__ void __launch_bounds__(32) k_reduce_57f902f9(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x;
+    await_previous(next_early);
+    if (id >= 2048u) return;
+    const int i1 = (int)id;
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 49u; k += 32u) {
+        const int r1 = (int)k;
+        acc += p0[i1 * 49 + r1];
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1] = acc / 49.f;
+    }
+}
+
+// y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
+// y[0,i1] = y.sum[0,i1] + bias[i1]
+// p0: fc, p1: f, p2: bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_b24be565(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][2];
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 500u * 2u;
+    float acc[1][2] = {};
+    {
+        for (unsigned k0 = 0; k0 < 512u; k0 += 512u) {
+            float4 w[4];
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                const int r0 = (int)k * 4;
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const int i1 = (int)(n0 + (unsigned)j);
+                    w[u * 2 + j] = *reinterpret_cast<const float4 *>(&p0[i1 * 2048 + r0]);
+                }
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp(~0u);
+#pragma unroll
+            for (int u = 0; u < 2; u++) {
+                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+                const unsigned k = k0 + threadIdx.x + u * 256u;
+                const int r0 = (int)k * 4;
+                x = *reinterpret_cast<const float4 *>(&p1[r0]);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const float4 v = (w[u * 2 + j]);
+                    acc[0][j] += v.x * x.x;
+                    acc[0][j] += v.y * x.y;
+                    acc[0][j] += v.z * x.z;
+                    acc[0][j] += v.w * x.w;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 2; e += 256) {
+        const unsigned n = n0 + e;
+        const int i1 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i1] = v + p2[i1];
+    }
+}
+
+// Those that only create launches.
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
 // p0: stem.var, p1: stem.scale
@@ -1914,967 +2877,6 @@ static __global__ void __launch_bounds__(64) k_map_2cc2fe07(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
-//     where i2 in 0:112, i3 in 0:112, pad x 0
-// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-// p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_8bbf19ec(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 131u * 96u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)(k0 + e / 16u);
-        return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
-        const int i3 = (int)(n % 112u);
-        const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 32u % 32u;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
-            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
-    };
-    float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 12544) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-        }
-    }
-}
-
-// p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
-//     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 * 2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
-                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = -INFINITY, acc1 = -INFINITY, acc2 = -INFINITY, acc3 = -INFINITY;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            acc0 = fmaxf(acc0, x[r0][r1 + 3]);
-            acc1 = fmaxf(acc1, x[r0][r1 + 5]);
-            acc2 = fmaxf(acc2, x[r0][r1 + 7]);
-            acc3 = fmaxf(acc3, x[r0][r1 + 9]);
-        }
-    }
-    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
-}
-
-// l1.h.b.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
-//     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
-static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = 2.f * s0 - 3.f * s1 - 4.f * s2 + 3.f * s3 + 2.f * s4;
-    d[step] = -2.f * s1 + s2 + 5.f * s3 + 2.f * s4;
-    d[2 * step] = -2.f * s1 + 5.f * s2 - s3 - 2.f * s4;
-    d[3 * step] = 2.f * s1 + s2 - 2.f * s3 - s4;
-    d[4 * step] = s1 - 2.f * s2 - s3 + 2.f * s4;
-    d[5 * step] = 2.f * s1 - 3.f * s2 - 4.f * s3 + 3.f * s4 + 2.f * s5;
-}
-
-// by basis change F(4x4,3x3)
-// l1.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.h.b.c.bt[i0,r0]
-//     * l1.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i2 * 3136 + t0 * 56 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// l1.h.b.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
-static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
-    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
-    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
-    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
-}
-
-// by basis change F(4x4,3x3)
-// l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
-//     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
-// p0: l1.h.b.c.product, p1: l1.h.b.t
-static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
-            relu(d[o0][3] + v0));
-    }
-}
-
-// by merging: sum of products
-// l1.d.c.merged[0,i1,i2,i3] = sum(r0) p0.joined[0,r0,i2,i3] * l1.d.c.weights[i1,r0]
-// by merging: sum of products
-// l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
-// p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 3136) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-        }
-    }
-}
-
-// l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
-// l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
-// p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 3136 + i3]);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
-        next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-    }
-}
-
-// l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
-// l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
-// p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 64 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 3136) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
-        }
-    }
-}
-
-// by summation splitting (r0 inside), variable substitution
-// l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
-//     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
-// p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_93882a25(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
-    const int i1 = (int)(id / 14u % 3u);
-    const int i0 = (int)(id / 42u % 3u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 28u);
-        const int i3 = (int)(n / 28u);
-        const int r0 = (int)(e / 128u);
-        return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
-            n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
-    };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), moving<12544, 25088>(b),
-        next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
-                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by summation splitting
-// l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
-// l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
-// p0: l2.h.b.c.part, p1: l2.h.b.t
-static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 196u) * 4;
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r1 = 0; r1 < 9; r1++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
-        relu(acc2 + v1), relu(acc3 + v1));
-}
-
-// by basis change F(4x4,3x3)
-// l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,4*i3+r0-1,4*i4+r1-1] *
-//     l1.h.b.c.bt[i0,r0] * l1.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/4,i3/4] *
-//     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-// l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
-// p0: l2.h.0.b.c.product, p1: l2.h.0.b.t
-static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
-            relu(d[o0][3] + v0));
-    }
-}
-
-// by summation splitting (parts)
-// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
-//     l3.h.r 0
-// p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_0c034654(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(&p0[r2 * 65536 + i0 * 4096 + r0 * 256 + i2]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 128u);
-        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
-            n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
-    };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<6272>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
-// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
-// p0: l3.h.b.c.parts, p1: l3.h.b.t
-static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 196u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 50176 + i1 * 196 + i3];
-    }
-    y[i1 * 196 + i3] = relu(acc + p1[i1]);
-}
-
-// l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
-// p0: l3.h.c.c.scaled, p1: l3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_c3482639(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
-//     in 0:14
-// l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
-// p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_b9fa02bc(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
-        return fetch<float4>(&p0[r0 * 1024 + i1]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u);
-    };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b),
-        next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
-        }
-    }
-}
-
-// l3.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
-static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 - s2;
-    d[step] = s1 + s2;
-    d[2 * step] = -s1 + s2;
-    d[3 * step] = -s1 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
-//     l3.h.0.b.c.bt[i0,r0] * l3.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i3 * 2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i4 * 2 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1]
-                : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_1e3aed31(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_1e3aed31(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 50176 + o1 * 12544 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(2x2,3x3)
-// l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
-//     l3.h.0.b.c.filter[i0,i1,i2,r0]
-// p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_13ca5f7d(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 32u;
-    const int i1 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i1 * 12544 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// l3.h.0.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
-static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 + s1 + s2;
-    d[step] = s1 - s2 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
-//     l3.h.0.b.c.at[i2%2,r0] * l3.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-// l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
-// p0: l3.h.0.b.c.product, p1: l3.h.0.b.t
-static __global__ void __launch_bounds__(64) k_basis_5608a71c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 50176 + r1 * 12544 + i1 * 49 + i2 * 7 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2]) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
-    }
-}
-
-// l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
-// l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
-// p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
-        }
-    }
-}
-
-// by summation splitting (parts)
-// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
-//     l4.h.r 0
-// p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_cf3bfe66(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e / 16u);
-        return fetch<float4>(&p0[r2 * 262144 + i0 * 16384 + r0 * 512 + i2]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        return fetch<float>(&p1[i0 * 6272 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15],
-            n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
-    };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<3136>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
-// l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
-// p0: l4.h.b.c.parts, p1: l4.h.b.t
-static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 25088 + i1 * 49 + i3];
-    }
-    y[i1 * 49 + i3] = relu(acc + p1[i1]);
-}
-
-// l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
-//     in 0:7
-// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
-// p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
-    unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 2048 + i1]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
-        const int i3 = (int)(n % 7u);
-        const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
-    };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 256u;
-    tile.multiply<false, false, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), next_early, acc);
-    leave_part<4, 4>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
-    add_parts<4, 4>(acc, parts);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
-        }
-    }
-}
-
-// by summation splitting (parts)
-// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
-//     l4.h.0.r 0
-// p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        const int t0 = i3 + r1 - 1;
-        const int t1 = i4 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
-            n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
-// f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_57f902f9(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
-    await_previous(next_early);
-    if (id >= 2048u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 49u; k += 32u) {
-        const int r1 = (int)k;
-        acc += p0[i1 * 49 + r1];
-    }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1] = acc / 49.f;
-    }
-}
-
-// y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
-// y[0,i1] = y.sum[0,i1] + bias[i1]
-// p0: fc, p1: f, p2: bias
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_b24be565(const float *p0, const float *p1,
-    const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][2];
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 500u * 2u;
-    float acc[1][2] = {};
-    {
-        for (unsigned k0 = 0; k0 < 512u; k0 += 512u) {
-            float4 w[4];
-#pragma unroll
-            for (int u = 0; u < 2; u++) {
-                const unsigned k = k0 + threadIdx.x + u * 256u;
-                const int r0 = (int)k * 4;
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const int i1 = (int)(n0 + (unsigned)j);
-                    w[u * 2 + j] = *reinterpret_cast<const float4 *>(&p0[i1 * 2048 + r0]);
-                }
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 2; u++) {
-                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
-                const unsigned k = k0 + threadIdx.x + u * 256u;
-                const int r0 = (int)k * 4;
-                x = *reinterpret_cast<const float4 *>(&p1[r0]);
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const float4 v = (w[u * 2 + j]);
-                    acc[0][j] += v.x * x.x;
-                    acc[0][j] += v.y * x.y;
-                    acc[0][j] += v.z * x.z;
-                    acc[0][j] += v.w * x.w;
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-        float v = acc[e / 2][e % 2];
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 2; e += 256) {
-        const unsigned n = n0 + e;
-        const int i1 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i1] = v + p2[i1];
-    }
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct resnet50 {
     int ready;  // create went through
@@ -3571,7 +3573,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_cf926670);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_8bbf19ec);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

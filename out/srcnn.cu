@@ -11,13 +11,13 @@
 // plan      7 steps, 116.5 us estimated; 182.4 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    16.9 us est. r1               k_product_40ea2798
-//    11.7 us est. c2.sum.data      k_basis_663a6f13
-//    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    23.1 us est. c2.sum.part      k_basis_f7dd27e9
-//     8.9 us est. r2               k_reduce_0950bfa3
-//     4.9 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
-//     2.4 us est. y                k_reduce_6117d201
+//    16.9 us est. r1                       k_product_40ea2798
+//    11.7 us est. c2.sum.data              k_basis_663a6f13
+//    48.5 us est. c2.sum.product           cuBLAS sgemm 128 x 3249 x 64, batch 36
+//    23.1 us est. c2.sum.part              k_basis_f7dd27e9
+//     8.9 us est. r2                       k_reduce_0950bfa3
+//     4.9 us est. y.sum.part               cuBLAS sgemm 25 x 50176 x 32
+//     2.4 us est. y                        k_reduce_6117d201
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -134,8 +134,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -443,97 +443,8 @@ struct product_tile {
     }
 };
 
-// by summation splitting (blocks of 3x3 taps inside), variable substitution
-// c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2, i4 in
-//     0:3, i5 in 0:3, pad k2 0
-static __global__ void __launch_bounds__(256) k_map_439c3547(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 73728u) return;
-    const int i5 = (int)(id % 3u);
-    const int i4 = (int)(id / 3u % 3u);
-    const int i3 = (int)(id / 9u % 2048u);
-    const int i1 = (int)(id / 18432u % 2u);
-    const int i0 = (int)(id / 36864u);
-    const float v0 = i0 * 3 + i4 < 5 && i1 * 3 + i5 < 5 ? p0[i3 * 25 + i0 * 15 + i4 * 5 + i1 * 3
-        + i5] : 0.f;
-    y[i0 * 36864 + i1 * 18432 + i3 * 9 + i4 * 3 + i5] = v0;
-}
-
-// c2.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
-//     -1/15, 2/15], [0, 0, 1/2]]
-static __device__ __forceinline__ void basis_20628242(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = 0.5f * s0;
-    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
-    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
-    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
-    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
-    d[5 * step] = 0.5f * s2;
-}
-
-// by basis change F(4x4,3x3)
-// c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
-//     * c2.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_bcdaacc9(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8192u) return;
-    const int i5 = (int)(id % 64u);
-    const int i4 = (int)(id / 64u % 32u);
-    const int i3 = (int)(id / 2048u % 2u);
-    const int i2 = (int)(id / 4096u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = p0[i2 * 36864 + i3 * 18432 + i4 * 576 + i5 * 9 + r0 * 3 + r1];
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 49152 + o1 * 8192 + i2 * 4096 + i3 * 2048 + i4 * 64 + i5] = d[o0][o1];
-        }
-    }
-}
-
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
-// c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i2 in 0:224, i3 in
-//     0:224, pad x 0
+// c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i2 in 0:224,
+//     i3 in 0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
 static __global__ void __launch_bounds__(256, 1) k_product_40ea2798(const float *p0,
@@ -694,8 +605,8 @@ static __global__ void __launch_bounds__(256) k_basis_f7dd27e9(const float *p0,
 }
 
 // by summation splitting by digits
-// c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224, i3 in
-//     0:224, pad c2.sum.part 0
+// c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224,
+//     i3 in 0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
 // p0: c2.sum.part, p1: b2
 static __global__ void __launch_bounds__(256) k_reduce_0950bfa3(const float *p0,
@@ -748,6 +659,97 @@ static __global__ void __launch_bounds__(128) k_reduce_6117d201(const float *p0,
         }
     }
     y[i2 * 224 + i3] = acc + p1[0];
+}
+
+// Those that only create launches.
+
+// by summation splitting (blocks of 3x3 taps inside), variable substitution
+// c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2,
+//     i4 in 0:3, i5 in 0:3, pad k2 0
+static __global__ void __launch_bounds__(256) k_map_439c3547(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 73728u) return;
+    const int i5 = (int)(id % 3u);
+    const int i4 = (int)(id / 3u % 3u);
+    const int i3 = (int)(id / 9u % 2048u);
+    const int i1 = (int)(id / 18432u % 2u);
+    const int i0 = (int)(id / 36864u);
+    const float v0 = i0 * 3 + i4 < 5 && i1 * 3 + i5 < 5 ? p0[i3 * 25 + i0 * 15 + i4 * 5 + i1 * 3
+        + i5] : 0.f;
+    y[i0 * 36864 + i1 * 18432 + i3 * 9 + i4 * 3 + i5] = v0;
+}
+
+// c2.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30], [1/30,
+//     -1/15, 2/15], [0, 0, 1/2]]
+static __device__ __forceinline__ void basis_20628242(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2;
+    d[3 * step] = 0.13333334f * s0 + 0.06666667f * s1 + 0.033333335f * s2;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2;
+    d[5 * step] = 0.5f * s2;
+}
+
+// by basis change F(4x4,3x3)
+// c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
+//     * c2.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_bcdaacc9(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 8192u) return;
+    const int i5 = (int)(id % 64u);
+    const int i4 = (int)(id / 64u % 32u);
+    const int i3 = (int)(id / 2048u % 2u);
+    const int i2 = (int)(id / 4096u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p0[i2 * 36864 + i3 * 18432 + i4 * 576 + i5 * 9 + r0 * 3 + r1];
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_20628242(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 49152 + o1 * 8192 + i2 * 4096 + i3 * 2048 + i4 * 64 + i5] = d[o0][o1];
+        }
+    }
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -927,7 +929,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_439c3547);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_40ea2798);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -12,70 +12,70 @@
 // libraries cuBLAS (596 MB) 22 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, what nothing
 //     reads left out 4
-//     8.3 us est. patches.sum.parts k_product_c94377e6
-//     3.8 us est. h                k_stitch_24f0828b
-//    24.2 us est. a.0.t.split      k_product_7f3114ac
-//     8.7 us est. a.0.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.0              k_product_dab04def
-//    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.1.t.split      k_product_7f3114ac
-//     8.7 us est. a.1.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.1              k_product_dab04def
-//    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.2.t.split      k_product_7f3114ac
-//     8.7 us est. a.2.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.2              k_product_dab04def
-//    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.3.t.split      k_product_7f3114ac
-//     8.7 us est. a.3.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.3              k_product_dab04def
-//    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.4.t.split      k_product_7f3114ac
-//     8.7 us est. a.4.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.4              k_product_dab04def
-//    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.5.t.split      k_product_7f3114ac
-//     8.7 us est. a.5.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.5              k_product_dab04def
-//    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.6.t.split      k_product_7f3114ac
-//     8.7 us est. a.6.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.6              k_product_dab04def
-//    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.7.t.split      k_product_7f3114ac
-//     8.7 us est. a.7.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.7              k_product_dab04def
-//    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.8.t.split      k_product_7f3114ac
-//     8.7 us est. a.8.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.8              k_product_dab04def
-//    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.9.t.split      k_product_7f3114ac
-//     8.7 us est. a.9.o            k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.9              k_product_dab04def
-//    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.10.t.split     k_product_7f3114ac
-//     8.7 us est. a.10.o           k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.10             k_product_dab04def
-//    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.11.t.split     k_product_7f3114ac
-//     3.5 us est. a.11.o.needed    k_attention_87960e9a
-//     1.9 us est. r.11.needed      k_reduce_cf6a7801
-//     2.0 us est. m.11.needed      k_row_0a21ba44
-//     3.5 us est. g.11.needed      k_reduce_5a9269fb
-//     3.5 us est. h.11.needed      k_reduce_893ba532
-//     3.7 us est. y                k_product_673c50a9, in 6 parts
+//     8.3 us est. patches.sum.parts        k_product_c94377e6
+//     3.8 us est. h                        k_stitch_24f0828b
+//    24.2 us est. a.0.t.split              k_product_7f3114ac
+//     8.7 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.0                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.0                      k_product_dab04def
+//    33.0 us est. h.0                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.1.t.split              k_product_7f3114ac
+//     8.7 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.1                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.1                      k_product_dab04def
+//    33.0 us est. h.1                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.2.t.split              k_product_7f3114ac
+//     8.7 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.2                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.2                      k_product_dab04def
+//    33.0 us est. h.2                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.3.t.split              k_product_7f3114ac
+//     8.7 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.3                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.3                      k_product_dab04def
+//    33.0 us est. h.3                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.4.t.split              k_product_7f3114ac
+//     8.7 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.4                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.4                      k_product_dab04def
+//    33.0 us est. h.4                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.5.t.split              k_product_7f3114ac
+//     8.7 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.5                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.5                      k_product_dab04def
+//    33.0 us est. h.5                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.6.t.split              k_product_7f3114ac
+//     8.7 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.6                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.6                      k_product_dab04def
+//    33.0 us est. h.6                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.7.t.split              k_product_7f3114ac
+//     8.7 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.7                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.7                      k_product_dab04def
+//    33.0 us est. h.7                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.8.t.split              k_product_7f3114ac
+//     8.7 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.8                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.8                      k_product_dab04def
+//    33.0 us est. h.8                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.9.t.split              k_product_7f3114ac
+//     8.7 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.9                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.9                      k_product_dab04def
+//    33.0 us est. h.9                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.10.t.split             k_product_7f3114ac
+//     8.7 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.10                     cublasLt matmul 197 x 768 x 768 + residual + bias
+//    32.1 us est. g.10                     k_product_dab04def
+//    33.0 us est. h.10                     cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    24.2 us est. a.11.t.split             k_product_7f3114ac
+//     3.5 us est. a.11.o.needed            k_attention_87960e9a
+//     1.9 us est. r.11.needed              k_reduce_cf6a7801
+//     2.0 us est. m.11.needed              k_row_0a21ba44
+//     3.5 us est. g.11.needed              k_reduce_5a9269fb
+//     3.5 us est. h.11.needed              k_reduce_893ba532
+//     3.7 us est. y                        k_product_673c50a9, in 6 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -560,8 +560,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -1082,7 +1082,7 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
 }
 
 // What a part of the keys gives for some rows: values by their weights, the largest scores and the
-// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys (attention.c).
+// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys.
 template <int ROWS, int COLS>
 struct __align__(16) key_part {
     float acc[ROWS][COLS], top[ROWS], sum[ROWS];
@@ -1137,341 +1137,6 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
-}
-
-// z.rows.offset[i0] = sum(r0) n.bias[r0] * fc[r0,i0]
-// p0: fc, p1: n.bias
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][16];
-    __shared__ __align__(16) float few[8][48][4];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 63u * 16u;
-    float acc[1][4] = {};
-    {
-        const int i0 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
-        const unsigned first = threadIdx.x / 32u * 48 + group;
-#pragma unroll 1
-        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
-            float4 w[6];
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i0]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[2][4] = {};
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
-                const int r0 = (int)k;
-                own[s][0] = p1[r0];
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-#pragma unroll
-                for (int i = 0; i < 4; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[4];
-#pragma unroll
-                for (int i = 0; i < 4; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 1; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 16; e += 256) {
-        const unsigned n = n0 + e;
-        const int i0 = (int)n;
-        if (n >= 1000u) continue;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i0] = v;
-    }
-}
-
-// n.0.offset[i0] = sum(r0) n.0.bias[r0] * a.0.qkv.w[r0,i0]
-// p0: a.0.qkv.w, p1: n.0.bias
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_bca8dfd2(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][16];
-    __shared__ __align__(16) float few[8][48][4];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 144u * 16u;
-    float acc[1][4] = {};
-    {
-        const int i0 = (int)(n0 + lane * 4u);
-        const unsigned first = threadIdx.x / 32u * 48 + group;
-#pragma unroll 1
-        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
-            float4 w[6];
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i0]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[2][4] = {};
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
-                const int r0 = (int)k;
-                own[s][0] = p1[r0];
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-#pragma unroll
-                for (int i = 0; i < 4; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[4];
-#pragma unroll
-                for (int i = 0; i < 4; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 1; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 16; e += 256) {
-        const unsigned n = n0 + e;
-        const int i0 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i0] = v;
-    }
-}
-
-// n.0.weights[i0,i1] = n.0.scale[i0] * a.0.qkv.w[i0,i1]
-// p0: a.0.qkv.w, p1: n.0.scale
-static __global__ void __launch_bounds__(256) k_map_a35a7546(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 442368u) return;
-    const int i1 = (int)(id % 576u) * 4;
-    const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// m.0.offset[i0] = sum(r0) m.0.bias[r0] * f.0.w[r0,i0]
-// p0: f.0.w, p1: m.0.bias
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_eb6dcd58(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][16];
-    __shared__ __align__(16) float few[8][48][4];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 192u * 16u;
-    float acc[1][4] = {};
-    {
-        const int i0 = (int)(n0 + lane * 4u);
-        const unsigned first = threadIdx.x / 32u * 48 + group;
-#pragma unroll 1
-        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
-            float4 w[6];
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[2][4] = {};
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
-                const int r0 = (int)k;
-                own[s][0] = p1[r0];
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-#pragma unroll
-                for (int i = 0; i < 4; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[4];
-#pragma unroll
-                for (int i = 0; i < 4; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 1; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 16; e += 256) {
-        const unsigned n = n0 + e;
-        const int i0 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i0] = v;
-    }
-}
-
-// m.0.weights[i0,i1] = m.0.scale[i0] * f.0.w[i0,i1]
-// p0: f.0.w, p1: m.0.scale
-static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 589824u) return;
-    const int i1 = (int)(id % 768u) * 4;
-    const int i0 = (int)(id / 768u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 3072 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 3072 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
-// z.rows.weights[i0,i1] = n.scale[i0] * fc[i0,i1]
-// p0: fc, p1: n.scale
-static __global__ void __launch_bounds__(256) k_map_8ed76b56(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 192000u) return;
-    const int i1 = (int)(id % 250u) * 4;
-    const int i0 = (int)(id / 250u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1000 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
 }
 
 // by summation splitting (parts)
@@ -2512,6 +2177,343 @@ static __global__ void __launch_bounds__(256, 1) k_product_673c50a9(const float 
     }
 }
 
+// Those that only create launches.
+
+// z.rows.offset[i0] = sum(r0) n.bias[r0] * fc[r0,i0]
+// p0: fc, p1: n.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][16];
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 63u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp(~0u);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp(~0u);
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        if (n >= 1000u) continue;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// n.0.offset[i0] = sum(r0) n.0.bias[r0] * a.0.qkv.w[r0,i0]
+// p0: a.0.qkv.w, p1: n.0.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_bca8dfd2(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][16];
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 144u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)(n0 + lane * 4u);
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp(~0u);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp(~0u);
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// n.0.weights[i0,i1] = n.0.scale[i0] * a.0.qkv.w[i0,i1]
+// p0: a.0.qkv.w, p1: n.0.scale
+static __global__ void __launch_bounds__(256) k_map_a35a7546(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 442368u) return;
+    const int i1 = (int)(id % 576u) * 4;
+    const int i0 = (int)(id / 576u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// m.0.offset[i0] = sum(r0) m.0.bias[r0] * f.0.w[r0,i0]
+// p0: f.0.w, p1: m.0.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_eb6dcd58(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][16];
+    __shared__ __align__(16) float few[8][48][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 192u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)(n0 + lane * 4u);
+        const unsigned first = threadIdx.x / 32u * 48 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
+            float4 w[6];
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r0 = (int)k;
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
+                const int r0 = (int)k;
+                own[s][0] = p1[r0];
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp(~0u);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 48) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp(~0u);
+#pragma unroll
+            for (int u = 0; u < 6; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 1; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// m.0.weights[i0,i1] = m.0.scale[i0] * f.0.w[i0,i1]
+// p0: f.0.w, p1: m.0.scale
+static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 589824u) return;
+    const int i1 = (int)(id % 768u) * 4;
+    const int i0 = (int)(id / 768u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 3072 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 3072 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
+    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
+// z.rows.weights[i0,i1] = n.scale[i0] * fc[i0,i1]
+// p0: fc, p1: n.scale
+static __global__ void __launch_bounds__(256) k_map_8ed76b56(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 192000u) return;
+    const int i1 = (int)(id % 250u) * 4;
+    const int i0 = (int)(id / 250u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1000 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct vit_b {
     int ready;  // create went through
@@ -2947,7 +2949,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_566ee572);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_c94377e6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

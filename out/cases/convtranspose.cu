@@ -6,13 +6,13 @@
 // for H200 SXM, FP32
 // inputs    x: f32[16,448,2,2]
 // outputs   y: f32[16,256,4,4]
-// weights   1 tensors, blob of 7168 kB
+// weights   1 tensor, blob of 7168 kB
 // memory    arena 1024 kB (workspace 0 B of it), constants 7168 kB, peak in create 8192 kB
 // plan      2 steps, 9.7 us estimated; 28.0 us without derivation
 // libraries none
 // by        summation splitting 2
-//     8.1 us est. y.part           k_product_a3e81e3d
-//     1.5 us est. y                k_reduce_665e2b01
+//     8.1 us est. y.part                   k_product_a3e81e3d
+//     1.5 us est. y                        k_reduce_665e2b01
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -109,8 +109,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>

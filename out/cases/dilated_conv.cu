@@ -6,14 +6,14 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,256,14,14]
-// weights   1 tensors, blob of 4608 kB
+// weights   1 tensor, blob of 4608 kB
 // memory    arena 3072 kB (workspace 0 B of it), constants 8192 kB, peak in create 16 MB
 // plan      3 steps, 12.1 us estimated; 17.6 us without derivation
 // libraries none
 // by        basis change 3
-//     1.7 us est. y.data           k_basis_a4ec48a9
-//     8.8 us est. y.product        k_product_01983c39
-//     1.5 us est. y.phases         k_basis_ee175c09
+//     1.7 us est. y.data                   k_basis_a4ec48a9
+//     8.8 us est. y.product                k_product_01983c39
+//     1.5 us est. y.phases                 k_basis_ee175c09
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -114,8 +114,8 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
-// says where they lie.
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
 
 // What a load finds in memory: V at `from`, or zeros where it is not `inside`.
 template <typename V>
@@ -420,51 +420,6 @@ struct product_tile {
     }
 };
 
-// y.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
-static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-    d[3 * step] = s2;
-}
-
-// by basis change F(2x2,3x3)
-// y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_6ad85464(const float *__restrict__ p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 524288 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
-        }
-    }
-}
-
 // y.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
     const float s0 = d[0];
@@ -603,6 +558,53 @@ static __global__ void __launch_bounds__(64) k_basis_ee175c09(const float *p0,
     }
 }
 
+// Those that only create launches.
+
+// y.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
+// by basis change F(2x2,3x3)
+// y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
+static __global__ void __launch_bounds__(256) k_basis_6ad85464(const float *__restrict__ p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 131072u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u);
+    float d[4][4];
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            d[r0][r1] = p0[i2 * 4608 + i3 * 9 + r0 * 3 + r1];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 3; r1++) {
+        basis_44984c55(&d[0][r1], 4);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_44984c55(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            y[o0 * 524288 + o1 * 131072 + i2 * 512 + i3] = d[o0][o1];
+        }
+    }
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct dilated_conv {
     int ready;  // create went through
@@ -710,7 +712,7 @@ static int check_device(dilated_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_6ad85464);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_a4ec48a9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",

@@ -11,7 +11,7 @@
 // memory    arena 0 B (workspace 0 B of it), constants 0 B, peak in create 0 B
 // plan      1 step, 763.4 us estimated; nothing derived is cheaper
 // libraries none
-//   763.4 us est. s                k_band_14898bb7
+//   763.4 us est. s                        k_band_14898bb7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
