@@ -310,8 +310,7 @@ EIN__FN int ein__tile_side(int lines) { return lines & -lines; }
 // Bytes of the table that has the places of load `l` of a product, or 0.
 static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
-    int lines = l == &p->load[1] ? t->cols : t->rows;
-    bool turns = l->steps % t->terms != 0 && !p->computed && ein__tile_side(lines) == lines;
+    bool turns = l->steps % t->terms != 0 && !p->computed;
     return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
 }
 

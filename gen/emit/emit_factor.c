@@ -506,10 +506,8 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
 static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, const int *sum,
                                  int nsum) {
     uint32_t terms = 0;
-    int lines = side ? r->t->cols : r->t->rows;
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
-    if (ein__tile_side(lines) < lines) return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
     int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
     int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
@@ -551,7 +549,8 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     r->tap_bytes = bytes;
     r->tap_words = words;
     r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
-    r->call[side] = ein__namef(c, "tapped<%d>(%s, taps)", wide, side ? "b" : "a");
+    r->call[side] = ein__namef(c, "tapped<%d, %d>(%s, taps)", wide,
+                               wide * r->t->terms / EIN__PRODUCT_THREADS, side ? "b" : "a");
     ein__kneed(g, EIN__NEED_TAPS);
 }
 
