@@ -50,8 +50,8 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     //@end
     $index;
     //@if taps
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
     $taps;
     __syncthreads();
     //@end

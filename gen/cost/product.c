@@ -311,7 +311,8 @@ EIN__FN int ein__tile_side(int lines) { return lines & -lines; }
 static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
     bool turns = l->steps % t->terms != 0 && !p->computed;
-    return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
+    bool packs = l->packs && t->math != EIN__MATH_FP32;
+    return turns ? ein__tap_bytes(t, p->depth, packs ? 2 : l->taps) : 0;
 }
 
 // Instructions of a load of four neighbours without tensor cores, as they are below.

@@ -58,11 +58,36 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
     return used;
 }
 
+// Positions of which two have room in one word of such a table, and what is between both of them
+// and those that are behind the last term: see ein__kaxis_packed.
+enum { EIN__TAP_RANGE = 1 << 14 };
+
+// Whether position `f` of an axis of extent `n` stays in that range, and what the terms and others
+// add to it by themselves.
+static bool ein__tap_is_short(const ein_ctx *ctx, const ein__index *f, int64_t n, uint32_t terms) {
+    int64_t most = f->c < 0 ? -f->c : f->c;
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t k = f->t[i].k < 0 ? -f->t[i].k : f->t[i].k;
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (ein__atom_uses(ctx, f->t[i].atom) & terms) most = ein__plus(most, ein__times(k, a->n));
+    }
+    int64_t low = f->lo < 0 ? -f->lo : 0, high = f->hi < 0 ? 0 : f->hi;
+    return n <= EIN__TAP_RANGE && ein__plus(ein__most(low, high), most) < EIN__TAP_RANGE;
+}
+
+// Positions of a read that have an end and move with terms (slots `terms`).
+static int ein__tap_positions(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
+    int n = 0;
+    for (uint32_t k = 0; k < read->nix; k++)
+        n += (ein__ix_uses(ctx, read->ix[k]) & terms) && ein__is_guarded(ctx, read, k);
+    return n;
+}
+
 // Words a term of a table that has what terms (slots `terms`) add to a read's address and to the
 // positions that are guarded, or whether there is such a term; 0: they do more than add, or there
 // are more such positions than three.
 static int ein__tap_words(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
-    int n = 1;
+    int n = ein__tap_positions(ctx, read, terms);
     for (uint32_t k = 0; k < read->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
         if (ein__ix_has_gather(ctx, read->ix[k])) return 0;
@@ -72,9 +97,18 @@ static int ein__tap_words(const ein_ctx *ctx, const ein__expr *read, uint32_t te
             bool adds = ein__atom_get(ctx, f->t[i].atom)->kind == EIN__ITER;
             if (!adds && (ein__atom_uses(ctx, f->t[i].atom) & terms)) return 0;
         }
-        n += ein__is_guarded(ctx, read, k);
     }
-    return n <= 2 ? 2 : n <= 4 ? 4 : 0;
+    return n <= 1 ? 2 : n <= 3 ? 4 : 0;
+}
+
+// Whether two positions of a table's terms have room in one word.
+static bool ein__tap_packs(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
+    bool packs = ein__tap_positions(ctx, read, terms) == 2;
+    for (uint32_t k = 0; k < read->nix; k++)
+        if ((ein__ix_uses(ctx, read->ix[k]) & terms) && ein__is_guarded(ctx, read, k))
+            packs &= ein__tap_is_short(ctx, ein__ix_get(ctx, read->ix[k]),
+                                       ctx->value[read->val].shape.d[k], terms);
+    return packs;
 }
 
 // How a product's threads load one factor.
@@ -85,7 +119,8 @@ typedef struct ein__factor_load {
     int words;      // elements at once
     int64_t each;   // instructions for each of them that compute it, if loads do
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
-    int taps;  // words a term of a table that has what the terms add to places; 0: there is none
+    int taps;    // words a term of a table that has what the terms add to places; 0: there is none
+    bool packs;  // on tensor cores two, of which one has two positions
 } ein__factor_load;
 
 // Slots of a factor along which its elements follow each other.
@@ -144,5 +179,6 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     if (gathers) l.steps = 1;
     else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
     if (!l.along) l.taps = ein__tap_words(ctx, read, terms);
+    l.packs = l.taps && ein__tap_packs(ctx, read, terms);
     return l;
 }

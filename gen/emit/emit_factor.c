@@ -509,9 +509,14 @@ static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, co
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
-    int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
+    const ein__expr *read = ein__ex_get(g->ctx, r->factor[side]);
+    int words = ein__tap_words(g->ctx, read, terms);
+    bool packs = r->math != EIN__MATH_FP32 && words && ein__tap_packs(g->ctx, read, terms);
+    if (packs) words = 2;
     int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
-    if (bytes) g->taps = terms;
+    if (!bytes) return 0;
+    g->taps = terms;
+    g->tap_packed = packs;
     return bytes;
 }
 
@@ -526,14 +531,14 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     const char *word[4] = {"0", "0", "0", "0"};
     uint32_t used = 0;
     for (int i = 0; i <= g->ntap; i++) word[i] = g->tap[i];
+    const char *none = g->tap_packed ? "-32768" : g->tap_low ? "-(1 << 30)" : "1 << 30";
     if (terms > r->p.depth) {
         const char *below = ein__namef(c, "k < %s", ein__knumber(g, r->p.depth));
         if (!g->ntap) ein__putf(guard, "%stap.y", guard->n ? " && " : "");
         if (!g->ntap) word[1] = below;
-        else
-            word[1] = ein__namef(c, "%s ? %s : %s", below, word[1],
-                                 g->tap_low ? "-(1 << 30)" : "1 << 30");
+        else word[1] = ein__namef(c, "%s ? %s : %s", below, word[1], none);
     }
+    if (g->tap_packed) word[1] = ein__namef(c, "(%s) * 65536 + ((%s) & 65535)", word[1], word[2]);
     ein__putf(b, "for (unsigned k = threadIdx.x; k < %lldu; k += 256u) {\n", (long long)terms);
     const char *four = words == 4 ? ein__namef(c, ", %s, %s", word[2], word[3]) : "";
     const char *put =
@@ -581,6 +586,7 @@ static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__k
 // What a load has named is forgotten.
 static void ein__kprod_loaded(ein__kgen *g) {
     g->taps = 0;
+    g->tap_packed = false;
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
     ein__put(&g->code[1], "");

@@ -499,6 +499,17 @@ static void ein__kaxis_quotient(ein__kgen *g, ein__kaxis *a, ein__ix ix, int64_t
     a->term.text.prec = EIN__PRODUCT;
 }
 
+// Whether one of two positions is below its end `n`: of the first, the table's word has what the
+// terms add in the upper half and anything in the lower one, which then has what they add to the
+// second. What is out of either range stays so modulo 1 << 16 (ein__tap_is_short).
+static const char *ein__kaxis_packed(ein__kgen *g, const ein__klin *others, int which, int lane,
+                                     int64_t n) {
+    ein__ktext t = ein__klin_text(g, others, lane);
+    return ein__namef(g->ctx, "((unsigned)%s << 16) + %s < %lldu", ein__kparen(g, t, EIN__PRIMARY),
+                      which == 1 ? "(unsigned)tap.y" : "((unsigned)tap.y << 16)",
+                      (long long)n << 16);
+}
+
 // Position along one axis of extent n.
 static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
     const ein__index *x = ein__ix_get(g->ctx, ix);
@@ -510,16 +521,22 @@ static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
         return a;
     }
     if (!low && !high) return a;
-    ein__klin l = ein__klin_of(g, ix, lane);
-    if (g->taps & ein__ix_uses(g->ctx, ix)) {
+    ein__klin l = ein__klin_of(g, ix, lane), others = l;
+    bool tap = g->taps & ein__ix_uses(g->ctx, ix);
+    if (tap) {
         ein__klin part = ein__ktap_of(g, ix);
         if (++g->ntap == 1) g->tap_low = low;
+        ein__klin_join(g, &others, &part, -1);
         ein__ktap(g, &l, &part, g->ntap);
     }
     int64_t step = ein__klin_step(&l), div = ein__klin_div(&l);
     a.uniform = step == 0 || (step == 1 && div % g->vec == 0 && n % g->vec == 0);
     a.level = ein__klin_level(&l);
     int at = a.uniform ? 0 : lane;
+    if (tap && g->tap_packed) {
+        a.guard = ein__kaxis_packed(g, &others, g->ntap, at, n);
+        return a;
+    }
     bool plain = l.n == 1 && l.t[0].k == 1 && !l.c;
     if (plain) {
         a.term = l.t[0];

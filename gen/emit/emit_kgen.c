@@ -162,13 +162,13 @@ typedef struct ein__kgen {
     const char *inside;
     // Slots of terms, or none, of which a table has what they add to the read's address and to its
     // guarded positions (emit_factor.c); these texts, and whether the first position has a lower
-    // end.
+    // end ...
     uint32_t taps;
     int ntap;
     const char *tap[4];
-    bool tap_low;
-    ein__val also;          // stored as well, through a parameter of its own; or none
-    const ein__step *peer;  // what is one with it and stored, too, or none (siblings.c, chain.c)
+    bool tap_low, tap_packed;  // ... and whether two positions are one word
+    ein__val also;             // stored as well, through a parameter of its own; or none
+    const ein__step *peer;     // what is one with it and stored, too, or none (siblings.c, chain.c)
     int npeer;
     const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
