@@ -106,6 +106,14 @@ CASES = [
 ]
 
 
+# Arithmetic, an image's width, what the first convolution of resnet18 has of it.
+TAPS = [
+    ("fp32", 224, ("product_tile<64, 96, ", "tapped<32, 4>(b, taps)", "const int4 &tap")),
+    ("tf32", 224, ("tensor_tile<float, ", "tapped<", "const int2 &tap")),
+    ("tf32", 25088, ("tensor_tile<float, ", "tapped<", "const int4 &tap")),
+]
+
+
 def steps_of(text):
     return re.findall(r"^// +[0-9.]+ us est\. (\S+) +(k_\w+)", text, flags=re.M)
 
@@ -259,6 +267,21 @@ def check_large(math, folder):
     return "%s: a large product is of other tiles" % math
 
 
+def check_taps(math, width, want, folder):
+    """What the terms of a window add to addresses comes from a table, in tiles of 96 lines, too; on
+    tensor cores a word has two positions, of images that are no larger than half of it can say."""
+    source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "taps.cu")
+    with open(source, "w") as f:
+        f.write(weighted("taps", "1,3,%d,%d" % (50176 // width, width), [("k", "64,3,7,7")],
+                         "Conv(x, k; pads=3, strides=2)"))
+    subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--baseline",
+                    "--libs", "none", "--gpu", "h200"], check=True)
+    with open(path) as f:
+        text = f.read()
+    missing = [part for part in want if part not in text]
+    return "%s, %d: no %s" % (math, width, missing) if missing else None
+
+
 def main():
     if sys.argv[1:2] == ["--table"]:
         table(sys.argv[2:])
@@ -271,6 +294,7 @@ def main():
         found += [check_copies(folder), check_columns(folder)]
         found += [look(math, folder) for look in (check_steps, check_large)
                   for math in ("tf32", "fp16")]
+        found += [check_taps(math, width, want, folder) for math, width, want in TAPS]
         for wrong in found:
             failed += wrong is not None
             if wrong:
