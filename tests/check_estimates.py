@@ -23,10 +23,10 @@ MARGIN = 1.1  # EIN__OWN_MARGIN
 # while channels last, which no call asks for there, would be cheaper for it and the one before it.
 MISSED = {("models/srcnn", "l4", "fp16"): 1.12}
 # Models whose derived results are phases, which maps put in order. Plans without splits are tried
-# as a whole, which one case misses by a little more than the 2 % that such a plan has to gain.
+# as a whole where the best one has some, and have to gain 2 %, a sixty-fourth more where they
+# reread, too (plan.c): of these one has none left, the other gains 2.3 %.
 PHASES = ("models/dcgan", "models/infogan")
-UNSPLIT = {("models/dcgan", "agx-orin", "tf32"): 1.03, ("models/infogan", "l4", "fp16"): 1.03,
-           ("models/infogan", "orin-nano", "tf32"): 1.03}
+UNSPLIT = {("models/infogan", "l4", "fp16"): 1.03, ("models/infogan", "orin-nano", "tf32"): 1.03}
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 PLAN = re.compile(r"^// plan .*?([\d.]+) (ns|us|ms|s) estimated", re.M)
 
