@@ -582,6 +582,26 @@ static int broadcast(ox *o, ox_node *n, const ox_const **in, int count, int64_t 
     return rank;
 }
 
+// Integers to one whole power, as products: squared sizes stay expressions over the dims.
+static bool fold_power(ox *o, ox_node *n, const ox_const *c, const ox_const *power) {
+    double times = power->count == 1 ? ox_getf(power, 0) : -1;
+    if (!(times >= 1 && times < 64) || times != floor(times) || power->rank > c->rank ||
+        !is_small(o, c->rank, c->dims)) {
+        return false;
+    }
+    ox_const *r = ox_make(o, c->dtype, c->rank, c->dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        copy_element(o, r, i, c, i);
+        for (int k = 1; k < (int)times; k++) {
+            const char *sym = ox_sym(r, i);
+            sym = sym ? ox_join(o, '*', sym, 0, ox_sym(c, i), 0) : NULL;
+            ox_seti(r, i, ox_compute_int(o, n, OX_MUL, ox_geti(r, i), ox_geti(c, i)));
+            ox_set_sym(o, r, i, sym);
+        }
+    }
+    return bind(o, n, r);
+}
+
 static bool fold_scalar(ox *o, ox_node *n, ox_scalar op) {
     const ox_const *in[2] = {known(o, n, 0), NULL};
     int count = op >= OX_NEG ? 1 : 2;
@@ -590,11 +610,13 @@ static bool fold_scalar(ox *o, ox_node *n, ox_scalar op) {
         return false;  // Max and Min of another number of inputs
     }
     in[1] = count == 2 ? known(o, n, 1) : in[0];
+    if (op == OX_POW && !ox_is_float(in[0]->dtype)) {
+        return fold_power(o, n, in[0], in[1]);
+    }
     int rank = broadcast(o, n, in, 2, dims, strides);
     bool compares = op >= OX_EQ && op <= OX_GE;
     bool floats = ox_is_float(in[0]->dtype) || ox_is_float(in[1]->dtype);
-    if (!is_small(o, rank, dims) || (op == OX_MOD && ox_int(o, n, "fmod", 0) != floats) ||
-        (op == OX_POW && !ox_is_float(in[0]->dtype))) {
+    if (!is_small(o, rank, dims) || (op == OX_MOD && ox_int(o, n, "fmod", 0) != floats)) {
         return false;
     }
     ox_const *r = ox_make(o, compares ? CLI_BOOL : in[0]->dtype, rank, dims);

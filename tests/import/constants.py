@@ -50,6 +50,20 @@ def sizes_by_powers_and_clips():
 
 
 @case
+def sizes_squared():
+    """A matrix as one row: its side to a whole power, as an integer and as a float."""
+    nodes = [node("Shape", "x", "shape"), node("Slice", "shape one two", "side"),
+             node("Pow", "side two", "square"), node("Pow", "side fthree", "cube"),
+             node("Concat", "one square", "flat", axis=0), node("Reshape", "x flat", "r"),
+             node("Concat", "one cube", "wide", axis=0), node("Expand", "mean wide", "m"),
+             node("ReduceSum", "m one", "e"), node("Add", "r e", "y")]
+    inits = [const("one", np.int64([1])), const("two", np.int64([2])),
+             const("fthree", np.float32(3)), const("mean", np.float32([[0.5]]))]
+    return Case(model(nodes, {"x": [1, "N", "N"]}, "y", inits), args=["--dim", "N=3"],
+                dims={"N": 2}, text=["shape=[1,N*N]", "N*N*N"])
+
+
+@case
 def masks_of_bools():
     """Bools by diagonals are cast from an expression; what is no expression of places is data."""
     i, j = np.ogrid[0:6, 0:6]
