@@ -38,6 +38,7 @@ typedef Onnx__AttributeProto ox_attribute;
 enum {
     OX_MAX_DIM = INT32_MAX,   // of one axis
     OX_FOLD_LIMIT = 1 << 20,  // elements of one folded result
+    OX_FOLD_TOTAL = 1 << 26,  // and of all
     OX_SYM_LIMIT = 64,        // elements up to which symbolic sizes are followed
     OX_MIN_OPSET = 1,
     OX_MAX_OPSET = 26,       // newest read without a note
@@ -305,6 +306,7 @@ cli_dtype ox_dtype(int32_t onnx_type);
 const char *ox_type_name(int32_t onnx_type);
 bool ox_is_float(cli_dtype dtype);
 ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims);  // dense, zero
+ox_const *ox_make_upto(ox *o, cli_dtype dtype, int rank, const int64_t *dims, int64_t limit);
 const ox_const *ox_from_tensor(ox *o, const cli_tensor *t);
 const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
                          const uint8_t *element);

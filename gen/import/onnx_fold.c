@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-enum { FOLD_TOTAL = 1 << 26 };
-
 // ---- making results ----
 
 static bool is_small(ox *o, int rank, const int64_t *dims) {
@@ -15,8 +13,9 @@ static bool is_small(ox *o, int rank, const int64_t *dims) {
         return false;
     }
     o->folded += count;
-    if (o->folded > FOLD_TOTAL) {
-        ox_die(o, NULL, "the constants of the model fold into more than %d elements", FOLD_TOTAL);
+    if (o->folded > OX_FOLD_TOTAL) {
+        ox_die(o, NULL, "the constants of the model fold into more than %d elements",
+               OX_FOLD_TOTAL);
     }
     return true;
 }

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+enum { MATRIX_LIMIT = 1 << 25 };  // elements: the bins of 4096 real numbers, and no more
+
 // What a transform takes and gives along its axis; numbers of `in` and `out` parts are 1 (real) or
 // 2 (complex).
 typedef struct {
@@ -25,11 +27,12 @@ static void turn(const transform *t, int64_t j, int64_t k, double *re, double *i
 // [in * in_parts, out * out_parts]: (a + ib) times (re + i im).
 static const ox_const *matrix(ox *o, ox_node *n, const transform *t, cli_dtype dtype) {
     int64_t dims[2] = {t->in * t->in_parts, t->out * t->out_parts}, count;
-    if (!cli_count(2, dims, &count) || count > OX_FOLD_LIMIT) {
+    if (!cli_count(2, dims, &count) || count > MATRIX_LIMIT ||
+        (o->folded += count) > OX_FOLD_TOTAL) {
         ox_unsupported(o, n, "operator '%s' of length %lld, whose matrix would be too large", n->op,
                        (long long)t->length);
     }
-    ox_const *c = ox_make(o, dtype, 2, dims);
+    ox_const *c = ox_make_upto(o, dtype, 2, dims, MATRIX_LIMIT);
     bool half = t->inverse && t->out_parts == 1;
     int64_t read = half ? t->length / 2 + 1 : t->length;  // the rest is cut off
     for (int64_t j = 0; j < t->in && j < read; j++) {
@@ -123,7 +126,7 @@ static const ox_const *waves(ox *o, ox_node *n, const transform *t, const ox_con
                              cli_dtype dtype) {
     int64_t dims[3] = {t->out * 2, 1, t->length};
     const ox_const *m = matrix(o, n, t, dtype);
-    ox_const *c = ox_make(o, dtype, 3, dims);
+    ox_const *c = ox_make_upto(o, dtype, 3, dims, MATRIX_LIMIT);
     for (int64_t f = 0; f < dims[0]; f++) {
         for (int64_t i = 0; i < t->length; i++) {
             double by = window ? ox_getf(window, i) : 1;

@@ -52,18 +52,22 @@ bool ox_is_float(cli_dtype dtype) {
 
 // ---- making ----
 
-ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims) {
+ox_const *ox_make_upto(ox *o, cli_dtype dtype, int rank, const int64_t *dims, int64_t limit) {
     ox_const *c = ox_alloc(o, sizeof *c);
     c->dtype = dtype;
     c->rank = rank;
     if (rank) {
         memcpy(c->dims, dims, (size_t)rank * sizeof *dims);
     }
-    if (!cli_count(rank, dims, &c->count) || c->count > OX_FOLD_LIMIT) {
-        ox_die(o, NULL, "a folded constant has more than %d elements", OX_FOLD_LIMIT);
+    if (!cli_count(rank, dims, &c->count) || c->count > limit) {
+        ox_die(o, NULL, "a folded constant has more than %lld elements", (long long)limit);
     }
     c->data = ox_alloc(o, (size_t)c->count * cli_dtype_size(dtype));
     return c;
+}
+
+ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims) {
+    return ox_make_upto(o, dtype, rank, dims, OX_FOLD_LIMIT);
 }
 
 const ox_const *ox_from_tensor(ox *o, const cli_tensor *t) {

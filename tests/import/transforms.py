@@ -49,7 +49,9 @@ for size in (6, 7):
 each("dft_axis_input", lambda: Case(dft([2, 3, 4, 2], opset=20, axis_input=-3), tolerance=1e-4))
 each("dft_default_axis", lambda: Case(dft([2, 3, 4, 1], opset=20), tolerance=1e-4))
 each("dft_batch", lambda: Case(dft(value("x", ["N", 6, 1])), dims={"N": 3}, tolerance=1e-4))
-each("dft_too_long", lambda: Case(dft([1, 3, 1], length=2 ** 20), code=4,
+each("dft_1024", lambda: Case(dft([1, 1024, 2, 1], onesided=1), tolerance=1e-3))
+each("dft_inverse_4096", lambda: Case(dft([1, 16, 2], length=4096, inverse=1), tolerance=1e-4))
+each("dft_too_long", lambda: Case(dft([1, 40, 1], length=2 ** 20), code=4,
                                   text="of length 1048576, whose matrix would be too large"))
 each("dft_of_three", lambda: Case(dft([1, 3, 3]), code=3, text="real or complex"))
 
@@ -69,6 +71,7 @@ def stft_of_a_signal():
 
 each("stft_both_sides", lambda: Case(stft([2, 33, 1], np.hamming(9), 3, 9, onesided=0),
                                      tolerance=1e-4))
+each("stft_1024", lambda: Case(stft([1, 1300, 1], np.hanning(1024), 256), tolerance=1e-3))
 each("stft_no_frame", lambda: Case(stft([1, 9, 1], None), code=4, text="an unusable frame"))
 
 
