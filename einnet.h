@@ -17124,11 +17124,36 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
     return used;
 }
 
+// Positions of which two have room in one word of such a table, and what is between both of them
+// and those that are behind the last term: see ein__kaxis_packed.
+enum { EIN__TAP_RANGE = 1 << 14 };
+
+// Whether position `f` of an axis of extent `n` stays in that range, and what the terms and others
+// add to it by themselves.
+static bool ein__tap_is_short(const ein_ctx *ctx, const ein__index *f, int64_t n, uint32_t terms) {
+    int64_t most = f->c < 0 ? -f->c : f->c;
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t k = f->t[i].k < 0 ? -f->t[i].k : f->t[i].k;
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (ein__atom_uses(ctx, f->t[i].atom) & terms) most = ein__plus(most, ein__times(k, a->n));
+    }
+    int64_t low = f->lo < 0 ? -f->lo : 0, high = f->hi < 0 ? 0 : f->hi;
+    return n <= EIN__TAP_RANGE && ein__plus(ein__most(low, high), most) < EIN__TAP_RANGE;
+}
+
+// Positions of a read that have an end and move with terms (slots `terms`).
+static int ein__tap_positions(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
+    int n = 0;
+    for (uint32_t k = 0; k < read->nix; k++)
+        n += (ein__ix_uses(ctx, read->ix[k]) & terms) && ein__is_guarded(ctx, read, k);
+    return n;
+}
+
 // Words a term of a table that has what terms (slots `terms`) add to a read's address and to the
 // positions that are guarded, or whether there is such a term; 0: they do more than add, or there
 // are more such positions than three.
 static int ein__tap_words(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
-    int n = 1;
+    int n = ein__tap_positions(ctx, read, terms);
     for (uint32_t k = 0; k < read->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
         if (ein__ix_has_gather(ctx, read->ix[k])) return 0;
@@ -17138,9 +17163,18 @@ static int ein__tap_words(const ein_ctx *ctx, const ein__expr *read, uint32_t te
             bool adds = ein__atom_get(ctx, f->t[i].atom)->kind == EIN__ITER;
             if (!adds && (ein__atom_uses(ctx, f->t[i].atom) & terms)) return 0;
         }
-        n += ein__is_guarded(ctx, read, k);
     }
-    return n <= 2 ? 2 : n <= 4 ? 4 : 0;
+    return n <= 1 ? 2 : n <= 3 ? 4 : 0;
+}
+
+// Whether two positions of a table's terms have room in one word.
+static bool ein__tap_packs(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
+    bool packs = ein__tap_positions(ctx, read, terms) == 2;
+    for (uint32_t k = 0; k < read->nix; k++)
+        if ((ein__ix_uses(ctx, read->ix[k]) & terms) && ein__is_guarded(ctx, read, k))
+            packs &= ein__tap_is_short(ctx, ein__ix_get(ctx, read->ix[k]),
+                                       ctx->value[read->val].shape.d[k], terms);
+    return packs;
 }
 
 // How a product's threads load one factor.
@@ -17151,7 +17185,8 @@ typedef struct ein__factor_load {
     int words;      // elements at once
     int64_t each;   // instructions for each of them that compute it, if loads do
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
-    int taps;  // words a term of a table that has what the terms add to places; 0: there is none
+    int taps;    // words a term of a table that has what the terms add to places; 0: there is none
+    bool packs;  // on tensor cores two, of which one has two positions
 } ein__factor_load;
 
 // Slots of a factor along which its elements follow each other.
@@ -17210,6 +17245,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     if (gathers) l.steps = 1;
     else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
     if (!l.along) l.taps = ein__tap_words(ctx, read, terms);
+    l.packs = l.taps && ein__tap_packs(ctx, read, terms);
     return l;
 }
 /* ---- product.c ---- */
@@ -17525,9 +17561,9 @@ EIN__FN int ein__tile_side(int lines) { return lines & -lines; }
 // Bytes of the table that has the places of load `l` of a product, or 0.
 static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
-    int lines = l == &p->load[1] ? t->cols : t->rows;
-    bool turns = l->steps % t->terms != 0 && !p->computed && ein__tile_side(lines) == lines;
-    return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
+    bool turns = l->steps % t->terms != 0 && !p->computed;
+    bool packs = l->packs && t->math != EIN__MATH_FP32;
+    return turns ? ein__tap_bytes(t, p->depth, packs ? 2 : l->taps) : 0;
 }
 
 // Instructions of a load of four neighbours without tensor cores, as they are below.
@@ -41681,8 +41717,8 @@ static const char *const ein__tmpl_product[] = {
     "    //@end",
     "    $index;",
     "    //@if taps",
-    "    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the",
-    "    // last term none is inside.",
+    "    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that",
+    "    // have an end; behind the last term none is inside.",
     "    $taps;",
     "    __syncthreads();",
     "    //@end",
@@ -44060,18 +44096,18 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "//@if taps",
     "",
     "// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and",
-    "// a thread's are of one line.",
-    "template <unsigned WIDE, typename L, typename TAP>",
+    "// TURNS of a thread's, one behind the other, of one line.",
+    "template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>",
     "struct tapped_load {",
     "    L load;",
     "    const TAP *taps;",
     "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
     "        -> decltype(load(e, *taps)) {",
-    "        return load(e, taps[k0 + e / WIDE]);",
+    "        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);",
     "    }",
     "};",
-    "template <unsigned WIDE, typename L, typename TAP>",
-    "static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {",
+    "template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>",
+    "static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {",
     "    return {load, taps};",
     "}",
     "//@end",
@@ -44091,10 +44127,12 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "}",
     "//@end",
     "//@if taps",
-    "template <unsigned WIDE, typename L, typename TAP>",
-    "static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,",
-    "                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {",
-    "    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);",
+    "template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>",
+    "static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,",
+    "                                                unsigned i, unsigned k0)",
+    "    -> decltype(a.load(0u, *a.taps)) {",
+    "    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;",
+    "    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);",
     "}",
     "//@end",
     "",
@@ -45334,13 +45372,13 @@ typedef struct ein__kgen {
     const char *inside;
     // Slots of terms, or none, of which a table has what they add to the read's address and to its
     // guarded positions (emit_factor.c); these texts, and whether the first position has a lower
-    // end.
+    // end ...
     uint32_t taps;
     int ntap;
     const char *tap[4];
-    bool tap_low;
-    ein__val also;          // stored as well, through a parameter of its own; or none
-    const ein__step *peer;  // what is one with it and stored, too, or none (siblings.c, chain.c)
+    bool tap_low, tap_packed;  // ... and whether two positions are one word
+    ein__val also;             // stored as well, through a parameter of its own; or none
+    const ein__step *peer;     // what is one with it and stored, too, or none (siblings.c, chain.c)
     int npeer;
     const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
@@ -45985,6 +46023,17 @@ static void ein__kaxis_quotient(ein__kgen *g, ein__kaxis *a, ein__ix ix, int64_t
     a->term.text.prec = EIN__PRODUCT;
 }
 
+// Whether one of two positions is below its end `n`: of the first, the table's word has what the
+// terms add in the upper half and anything in the lower one, which then has what they add to the
+// second. What is out of either range stays so modulo 1 << 16 (ein__tap_is_short).
+static const char *ein__kaxis_packed(ein__kgen *g, const ein__klin *others, int which, int lane,
+                                     int64_t n) {
+    ein__ktext t = ein__klin_text(g, others, lane);
+    return ein__namef(g->ctx, "((unsigned)%s << 16) + %s < %lldu", ein__kparen(g, t, EIN__PRIMARY),
+                      which == 1 ? "(unsigned)tap.y" : "((unsigned)tap.y << 16)",
+                      (long long)n << 16);
+}
+
 // Position along one axis of extent n.
 static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
     const ein__index *x = ein__ix_get(g->ctx, ix);
@@ -45996,16 +46045,22 @@ static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
         return a;
     }
     if (!low && !high) return a;
-    ein__klin l = ein__klin_of(g, ix, lane);
-    if (g->taps & ein__ix_uses(g->ctx, ix)) {
+    ein__klin l = ein__klin_of(g, ix, lane), others = l;
+    bool tap = g->taps & ein__ix_uses(g->ctx, ix);
+    if (tap) {
         ein__klin part = ein__ktap_of(g, ix);
         if (++g->ntap == 1) g->tap_low = low;
+        ein__klin_join(g, &others, &part, -1);
         ein__ktap(g, &l, &part, g->ntap);
     }
     int64_t step = ein__klin_step(&l), div = ein__klin_div(&l);
     a.uniform = step == 0 || (step == 1 && div % g->vec == 0 && n % g->vec == 0);
     a.level = ein__klin_level(&l);
     int at = a.uniform ? 0 : lane;
+    if (tap && g->tap_packed) {
+        a.guard = ein__kaxis_packed(g, &others, g->ntap, at, n);
+        return a;
+    }
     bool plain = l.n == 1 && l.t[0].k == 1 && !l.c;
     if (plain) {
         a.term = l.t[0];
@@ -50070,14 +50125,17 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
 static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, const int *sum,
                                  int nsum) {
     uint32_t terms = 0;
-    int lines = side ? r->t->cols : r->t->rows;
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
-    if (ein__tile_side(lines) < lines) return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
-    int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
+    const ein__expr *read = ein__ex_get(g->ctx, r->factor[side]);
+    int words = ein__tap_words(g->ctx, read, terms);
+    bool packs = r->math != EIN__MATH_FP32 && words && ein__tap_packs(g->ctx, read, terms);
+    if (packs) words = 2;
     int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
-    if (bytes) g->taps = terms;
+    if (!bytes) return 0;
+    g->taps = terms;
+    g->tap_packed = packs;
     return bytes;
 }
 
@@ -50092,14 +50150,14 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     const char *word[4] = {"0", "0", "0", "0"};
     uint32_t used = 0;
     for (int i = 0; i <= g->ntap; i++) word[i] = g->tap[i];
+    const char *none = g->tap_packed ? "-32768" : g->tap_low ? "-(1 << 30)" : "1 << 30";
     if (terms > r->p.depth) {
         const char *below = ein__namef(c, "k < %s", ein__knumber(g, r->p.depth));
         if (!g->ntap) ein__putf(guard, "%stap.y", guard->n ? " && " : "");
         if (!g->ntap) word[1] = below;
-        else
-            word[1] = ein__namef(c, "%s ? %s : %s", below, word[1],
-                                 g->tap_low ? "-(1 << 30)" : "1 << 30");
+        else word[1] = ein__namef(c, "%s ? %s : %s", below, word[1], none);
     }
+    if (g->tap_packed) word[1] = ein__namef(c, "(%s) * 65536 + ((%s) & 65535)", word[1], word[2]);
     ein__putf(b, "for (unsigned k = threadIdx.x; k < %lldu; k += 256u) {\n", (long long)terms);
     const char *four = words == 4 ? ein__namef(c, ", %s, %s", word[2], word[3]) : "";
     const char *put =
@@ -50115,7 +50173,8 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     r->tap_bytes = bytes;
     r->tap_words = words;
     r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
-    r->call[side] = ein__namef(c, "tapped<%d>(%s, taps)", wide, side ? "b" : "a");
+    r->call[side] = ein__namef(c, "tapped<%d, %d>(%s, taps)", wide,
+                               wide * r->t->terms / EIN__PRODUCT_THREADS, side ? "b" : "a");
     ein__kneed(g, EIN__NEED_TAPS);
 }
 
@@ -50146,6 +50205,7 @@ static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__k
 // What a load has named is forgotten.
 static void ein__kprod_loaded(ein__kgen *g) {
     g->taps = 0;
+    g->tap_packed = false;
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
     ein__put(&g->code[1], "");
@@ -50369,13 +50429,15 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kscan_free(&scan);
 }
 
-// The address of the row operation's own result by slots of the product.
+// The address of the row operation's own result by slots of the product, whose iterators may be
+// digits of a row's number.
 static void ein__kprod_place(ein__kgen *g, const ein__kprod *r, ein__val v, ein__krow *row) {
     *row = (ein__krow){{0}};
     for (uint32_t k = 0; k < r->p.read[0]->nix; k++) {
-        uint32_t slot;
-        if (ein__ix_is_iter(g->ctx, r->p.read[0]->ix[k], &slot))
-            row->k[slot] = ein__kstride(g, v, (int)k);
+        const ein__index *f = ein__ix_get(g->ctx, r->p.read[0]->ix[k]);
+        for (uint32_t t = 0; t < f->n; t++)
+            row->k[ein__atom_get(g->ctx, f->t[t].atom)->slot] +=
+                ein__kmul(g, ein__kstride(g, v, (int)k), f->t[t].k);
     }
 }
 

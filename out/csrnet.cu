@@ -11,7 +11,7 @@
 // plan      43 steps, 512.4 us estimated; 1180.6 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 0.2 us more
 // by        basis change 37, summation splitting 2
-//     6.5 us est. v1.a                     k_product_60d78fc4
+//     6.5 us est. v1.a                     k_product_1a5529ea
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
 //    22.9 us est. v1.b.c.sum.product       k_product_8cf582b3
 //    11.9 us est. v1.b                     k_basis_75e376ea
@@ -299,18 +299,18 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
 }
 
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
 struct tapped_load {
     L load;
     const TAP *taps;
     __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
         -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
     }
 };
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
     return {load, taps};
 }
 
@@ -326,10 +326,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -597,13 +599,13 @@ struct product_tile {
 //     i2 in 0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256, 1) k_product_60d78fc4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1a5529ea(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 392u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
+    const unsigned n0 = id % 262u * 192u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
     __shared__ int4 taps[32];
     for (unsigned k = threadIdx.x; k < 32u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -619,23 +621,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_60d78fc4(const float 
         return fetch<float>(&p0[i1 * 27 + r2], r2 < 27);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e % 64u + e / 1024u * 64u;
         const int i3 = (int)(n % 224u);
         const int i2 = (int)(n / 224u);
         const int t0 = i2 + tap.y;
         const int t1 = i3 + tap.z;
-        return fetch<float>(&p1[i2 * 224 + i3 + tap.x], (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        return fetch<float>(&p1[i2 * 224 + i3 + tap.x],
+            n < 50176u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<128>(b, taps), next_early, acc);
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<64, 4>(b, taps), next_early,
+        acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        if (i3 < 50176) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -2287,7 +2293,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_60d78fc4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_1a5529ea);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2406,7 +2412,7 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_60d78fc4, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, FIRST, k_product_1a5529ea, "v1.a", 262, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, MIDDLE, k_basis_f9e23067, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));

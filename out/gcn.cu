@@ -8,12 +8,12 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
-// plan      122 steps, 484.3 us estimated; 776.9 us without derivation
-// libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
+// plan      122 steps, 482.8 us estimated; 775.4 us without derivation
+// libraries cuDNN (415 MB) 17 steps, without it up to 3.0 us more
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
 // by        basis change 21, merging 94, summation splitting 14, products with one weight
 //     collected 2
-//     9.9 us est. stem                     k_product_b8991a07
+//     8.4 us est. stem                     k_product_682868a0
 //     2.0 us est. p                        k_reduce_771927ed
 //     2.4 us est. l1.a                     cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data          k_basis_2e916ba5
@@ -124,7 +124,7 @@
 //     1.5 us est. f2.a                     k_reduce_4b9d903f
 //     1.6 us est. f2.b.sum.part            k_reduce_178f9fad
 //     1.6 us est. f2                       k_reduce_45576e6e
-//     3.5 us est. s1                       k_product_cea123a5
+//     3.5 us est. s1                       k_product_9902a0e1
 //     3.4 us est. f1.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1                       cuDNN conv 3x3, 21 to 21 + residual + bias
 //     3.4 us est. f0.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
@@ -702,18 +702,18 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
 }
 
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
 struct tapped_load {
     L load;
     const TAP *taps;
     __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
         -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
     }
 };
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
     return {load, taps};
 }
 
@@ -729,10 +729,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -1088,31 +1090,39 @@ static __device__ __forceinline__ float column_sum(float v, float (*part)[ROWS])
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_b8991a07(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_682868a0(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int4 taps[160];
+    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
+            r2 - 3, 0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
         const int r2 = (int)(k0 + e % 32u);
         return fetch<float>(&p0[i1 * 147 + r2], r2 < 147);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 32u % 32u;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
-            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const int t0 = i2 * 2 + tap.y;
+        const int t1 = i3 * 2 + tap.z;
+        return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
+            n < 12544u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), b, next_early, acc);
+    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), tapped<32, 4>(b, taps), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -3614,14 +3624,14 @@ static __global__ void __launch_bounds__(64) k_reduce_45576e6e(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_cea123a5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_9902a0e1(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
     __shared__ int4 taps[192];
     for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -3645,7 +3655,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_cea123a5(const float 
         return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), next_early, acc);
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -4928,7 +4939,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_b8991a07);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_682868a0);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -5198,7 +5209,7 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_b8991a07, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
+    CALL(launch(m, FIRST, k_product_682868a0, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
         v_stem));
     CALL(launch(m, LAST, k_reduce_771927ed, "p", 392, 128, stream, v_stem, v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
@@ -5502,7 +5513,7 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
         v_f2_b_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2,
         v_f2_b_b, v_f2));
-    CALL(launch(m, LAST, k_product_cea123a5, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, LAST, k_product_9902a0e1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));

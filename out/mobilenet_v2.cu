@@ -10,7 +10,7 @@
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
 // plan      54 steps, 131.5 us estimated; nothing derived is cheaper
 // libraries cuDNN (415 MB) 16 steps, without it up to 0.7 us more
-//     2.6 us est. stem                     k_product_510e0830
+//     2.6 us est. stem                     k_product_9ca88c05
 //     1.9 us est. b1.d                     k_reduce_c607a992
 //     2.5 us est. b1                       cuDNN conv 1x1, 32 to 16 + bias
 //     2.5 us est. b2.h.e                   k_product_b9b17939
@@ -742,18 +742,18 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
 }
 
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
 struct tapped_load {
     L load;
     const TAP *taps;
     __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
         -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
     }
 };
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
     return {load, taps};
 }
 
@@ -769,10 +769,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -1049,13 +1051,13 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_510e0830(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_9ca88c05(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
     __shared__ int4 taps[32];
     for (unsigned k = threadIdx.x; k < 32u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -1078,7 +1080,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_510e0830(const float 
             i2 * 2 + tap.y >= 0 && i3 * 2 + tap.z >= 0);
     };
     float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), tapped<32>(b, taps), next_early, acc);
+    tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3255,7 +3258,7 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_510e0830);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_9ca88c05);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3625,7 +3628,7 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_510e0830, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_9ca88c05, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, LAST, k_reduce_c607a992, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));

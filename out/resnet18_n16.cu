@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
 // by        basis change 32, summation splitting 1
-//   103.9 us est. r0                       k_product_9c6ca134
+//   103.9 us est. r0                       k_product_713e91a6
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
 //    22.9 us est. l1.a.a.c.product         k_product_8a955f22
 //    16.1 us est. l1.a.b.c.data            k_stitch_fbe2129a
@@ -487,18 +487,18 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
 }
 
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
 struct tapped_load {
     L load;
     const TAP *taps;
     __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
         -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
     }
 };
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
     return {load, taps};
 }
 
@@ -514,10 +514,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -794,13 +796,13 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_9c6ca134(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_713e91a6(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -826,7 +828,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_9c6ca134(const float 
             (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), next_early,
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128, 8>(b, taps), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
@@ -3134,7 +3136,7 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_9c6ca134);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_713e91a6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3352,7 +3354,7 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_9c6ca134, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_713e91a6, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_stitch_abd2d4f5, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));

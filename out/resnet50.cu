@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 14 MB (workspace 6240 kB of it), constants 112 MB, peak in create 230 MB
-// plan      82 steps, 365.2 us estimated; 396.4 us without derivation
+// plan      82 steps, 363.7 us estimated; 394.9 us without derivation
 // libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 6
-//     9.8 us est. r0                       k_product_8bbf19ec
+//     8.3 us est. r0                       k_product_51287ae4
 //     2.0 us est. p0                       k_reduce_771927ed
 //     2.4 us est. l1.h.r                   cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
@@ -829,6 +829,22 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
+    }
+};
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -840,6 +856,13 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
+}
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -1165,31 +1188,39 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_8bbf19ec(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_51287ae4(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int4 taps[160];
+    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
+            r2 - 3, 0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
         return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 32u % 32u;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
-            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const int t0 = i2 * 2 + tap.y;
+        const int t1 = i3 * 2 + tap.z;
+        return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
+            n < 12544u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, next_early, acc);
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -3573,7 +3604,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_8bbf19ec);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_51287ae4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3949,7 +3980,7 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_8bbf19ec, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_51287ae4, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, LAST, k_reduce_771927ed, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
 // memory    arena 86 MB (workspace 64 kB of it), constants 1176 kB, peak in create 87 MB
-// plan      7 steps, 116.5 us estimated; 182.4 us without derivation
+// plan      7 steps, 116.4 us estimated; 182.3 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    16.9 us est. r1                       k_product_40ea2798
+//    16.8 us est. r1                       k_product_98005d77
 //    11.7 us est. c2.sum.data              k_basis_663a6f13
 //    48.5 us est. c2.sum.product           cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    23.1 us est. c2.sum.part              k_basis_f7dd27e9
@@ -172,18 +172,18 @@ static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
 }
 
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
 struct tapped_load {
     L load;
     const TAP *taps;
     __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
         -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
     }
 };
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
     return {load, taps};
 }
 
@@ -199,10 +199,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -447,13 +449,13 @@ struct product_tile {
 //     i3 in 0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256, 1) k_product_40ea2798(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_98005d77(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 392u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
+    const unsigned n0 = id % 262u * 192u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
     __shared__ int4 taps[96];
     for (unsigned k = threadIdx.x; k < 96u; k += 256u) {
         const int r1 = (int)(k % 9u);
@@ -467,23 +469,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_40ea2798(const float 
         return fetch<float>(&p0[i1 * 81 + r1], r1 < 81);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e % 64u + e / 1024u * 64u;
         const int i3 = (int)(n % 224u);
         const int i2 = (int)(n / 224u);
         const int t0 = i2 + tap.y;
         const int t1 = i3 + tap.z;
-        return fetch<float>(&p1[i2 * 224 + i3 + tap.x], (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        return fetch<float>(&p1[i2 * 224 + i3 + tap.x],
+            n < 50176u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<128>(b, taps), next_early, acc);
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<64, 4>(b, taps), next_early,
+        acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        if (i3 < 50176) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -929,7 +935,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_40ea2798);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_98005d77);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1018,7 +1024,7 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_40ea2798, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, FIRST, k_product_98005d77, "r1", 262, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, LAST, k_basis_663a6f13, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
