@@ -17,6 +17,11 @@ static bool ein__may_finish(const ein__stitcher *s, int i, int j) {
         return false;
     for (ptrdiff_t k = 0; k < arrlen(readers); k++)
         if (readers[k] != j) return false;
+    // Nobody stores the sum any more: what is a part of it in place would not be there.
+    const ein__step *maps = &s->step[j];
+    if (!ein__reads_itself(ctx, maps, head->out)) return false;
+    for (int m = 0; m < maps->npeer; m++)
+        if (!ein__reads_itself(ctx, &maps->peer[m], head->out)) return false;
     return head->kind == EIN__K_REDUCE || head->kind == EIN__K_PRODUCT || ein__is_call(head->kind);
 }
 
