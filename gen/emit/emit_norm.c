@@ -158,15 +158,16 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kscan_free(&scan);
 }
 
-// The address of the row operation's own result by slots of the product, whose iterators may be
-// digits of a row's number.
+// The address of the row operation's own result by slots of the product, which are its iterators or
+// digits of these.
 static void ein__kprod_place(ein__kgen *g, const ein__kprod *r, ein__val v, ein__krow *row) {
+    const ein__expr *x = r->p.read[0];
     *row = (ein__krow){{0}};
-    for (uint32_t k = 0; k < r->p.read[0]->nix; k++) {
-        const ein__index *f = ein__ix_get(g->ctx, r->p.read[0]->ix[k]);
-        for (uint32_t t = 0; t < f->n; t++)
-            row->k[ein__atom_get(g->ctx, f->t[t].atom)->slot] +=
-                ein__kmul(g, ein__kstride(g, v, (int)k), f->t[t].k);
+    for (uint32_t k = 0; k < x->nix; k++) {
+        EIN_ASSERT(ein__ix_affine(g->ctx, x->ix[k]));
+        for (uint32_t slot = 0; slot < EIN__MAX_ITERS; slot++)
+            row->k[slot] +=
+                ein__kmul(g, ein__kstride(g, v, (int)k), ein__ix_coef(g->ctx, x->ix[k], slot));
     }
 }
 
