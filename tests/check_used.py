@@ -3,8 +3,8 @@
 
 Models in several arithmetics, with libraries and without; each name that a file's own lines define
 at their left margin must stand in it once more. Kernels of run stand in front of those that create
-alone launches; no comment is broken between the name of an operand and its tensor. Ends with `N
-passed, N failed`.
+alone launches; no comment is broken between the name of an operand and its tensor; no type is
+defined twice. Ends with `N passed, N failed`.
 """
 
 import collections
@@ -23,6 +23,19 @@ OPTIONS = ("--math fp32", "--math fp32 --libs none", "--math tf32 --libs none", 
 DEFINES = (r"^#define (\w+)", r"^(?:static|__device__)\b[^=;(]*?\b(\w+)\(",
            r"^(?:typedef )?struct (?:__align__\(\w+\) )?(\w+)",
            r"^static const [\w ]*?(\w+)(?:\[| =)", r"^} (\w+);", r"^enum (\w+)")
+# A filter is laid in another order at load, and by every run what is made of weights.
+MOVED = """ein 1
+model moved
+input x: f32[16,8]
+weight i: i32[1] = uniform(lo=0, hi=5)
+weight t: f32[6,4] = randn(seed=1)
+weight k: f32[4,3] = randn(seed=2)
+weight w: f32[8,3] = randn(seed=3)
+output b, c, y
+b[f] = sum(e) t[@i[0],e] * k[e,f]
+c[f,v] = b[f] where v in 0:7
+y[m,h,f] = sum(k) x[m,h*8+k] * w[k,f] where h in 0:1
+"""
 EXAMPLE = """#define A 1
 static int f(int a) { return a; }
 int g() { return B; }
@@ -47,6 +60,12 @@ def misplaced(text):
     return sorted(front - launched | behind & launched)
 
 
+def twice(text):
+    """The types that `text` defines more than once."""
+    names = collections.Counter(re.findall(r"^struct (\w+) {", text, re.M))
+    return sorted(name for name in names if names[name] > 1)
+
+
 def main():
     checks = Checks()
     checks.check("names that are defined alone are found", unused(EXAMPLE) == ["A", "f"])
@@ -63,6 +82,10 @@ def main():
             text = re.sub(r"^#define \w+_(ARENA|WEIGHT)_BYTES .*\n", "", text, flags=re.M)
             names = unused(text)
             checks.check("%s %s" % (model, options), not names, " ".join(names))
+            checks.none("%s %s: types defined twice" % (model, options), twice(text))
+    done = subprocess.run([EINNET, "emit", "-", "-o", "-", "--form", "2"], input=MOVED.encode(),
+                          stdout=subprocess.PIPE, check=True)
+    checks.none("one kernel moves weights: types defined twice", twice(done.stdout.decode()))
     return checks.finish()
 
 

@@ -21,6 +21,7 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     n = ein__join_chains(dim, n);
     if (n > EIN__RELAY_RANK) return false;
     ein__kgen g = ein__kgen_make(ctx, step->out, true, 1);
+    g.ordered = true;  // one text, whether the operand is known before or just computed
     (void)ein__kparam(&g, (ein__val){e->val});
     ein__key keys[2];
     bool fits = ein__kgrid(ctx, l, (ein__elements(&v->shape) + 255) / 256, 256);
