@@ -35273,6 +35273,11 @@ static bool ein__may_finish(const ein__stitcher *s, int i, int j) {
         return false;
     for (ptrdiff_t k = 0; k < arrlen(readers); k++)
         if (readers[k] != j) return false;
+    // Nobody stores the sum any more: what is a part of it in place would not be there.
+    const ein__step *maps = &s->step[j];
+    if (!ein__reads_itself(ctx, maps, head->out)) return false;
+    for (int m = 0; m < maps->npeer; m++)
+        if (!ein__reads_itself(ctx, &maps->peer[m], head->out)) return false;
     return head->kind == EIN__K_REDUCE || head->kind == EIN__K_PRODUCT || ein__is_call(head->kind);
 }
 
@@ -50429,15 +50434,16 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kscan_free(&scan);
 }
 
-// The address of the row operation's own result by slots of the product, whose iterators may be
-// digits of a row's number.
+// The address of the row operation's own result by slots of the product, which are its iterators or
+// digits of these.
 static void ein__kprod_place(ein__kgen *g, const ein__kprod *r, ein__val v, ein__krow *row) {
+    const ein__expr *x = r->p.read[0];
     *row = (ein__krow){{0}};
-    for (uint32_t k = 0; k < r->p.read[0]->nix; k++) {
-        const ein__index *f = ein__ix_get(g->ctx, r->p.read[0]->ix[k]);
-        for (uint32_t t = 0; t < f->n; t++)
-            row->k[ein__atom_get(g->ctx, f->t[t].atom)->slot] +=
-                ein__kmul(g, ein__kstride(g, v, (int)k), f->t[t].k);
+    for (uint32_t k = 0; k < x->nix; k++) {
+        EIN_ASSERT(ein__ix_affine(g->ctx, x->ix[k]));
+        for (uint32_t slot = 0; slot < EIN__MAX_ITERS; slot++)
+            row->k[slot] +=
+                ein__kmul(g, ein__kstride(g, v, (int)k), ein__ix_coef(g->ctx, x->ix[k], slot));
     }
 }
 
@@ -51258,6 +51264,7 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     n = ein__join_chains(dim, n);
     if (n > EIN__RELAY_RANK) return false;
     ein__kgen g = ein__kgen_make(ctx, step->out, true, 1);
+    g.ordered = true;  // one text, whether the operand is known before or just computed
     (void)ein__kparam(&g, (ein__val){e->val});
     ein__key keys[2];
     bool fits = ein__kgrid(ctx, l, (ein__elements(&v->shape) + 255) / 256, 256);

@@ -2056,8 +2056,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -2265,7 +2265,7 @@ static int prepare_weights(csrnet *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_149abef2, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
         v_v1_b_c_sum_filter));
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
-    CALL(launch(m, ALONE, k_relay_4551d650, "d6.c.sum.part.filter", 288, 256, stream, relay{3, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "d6.c.sum.part.filter", 288, 256, stream, relay{3, 0,
         {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_d6_k, v_d6_c_sum_part_filter));
     return 0;
 }

@@ -882,8 +882,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -1052,10 +1052,10 @@ static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_a3a259e8, "d1.c.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_filter));
     // d5.c.lines[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    CALL(launch(m, ALONE, k_relay_4551d650, "d5.c.lines", 1152, 256, stream, relay{3, 0, {128, 256,
+    CALL(launch(m, ALONE, k_relay_6b411249, "d5.c.lines", 1152, 256, stream, relay{3, 0, {128, 256,
         9}, {2304, 9, 1}, {2304, 1, 256}}, v_d5_k, v_d5_c_lines));
     // as d5.c.lines
-    CALL(launch(m, ALONE, k_relay_4551d650, "y.c.part.filter", 288, 256, stream, relay{3, 0, {64,
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.c.part.filter", 288, 256, stream, relay{3, 0, {64,
         128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_y_k, v_y_c_part_filter));
     return 0;
 }

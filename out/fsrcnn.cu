@@ -676,8 +676,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -769,7 +769,7 @@ static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, d
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
     // y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1]
-    CALL(launch(m, ALONE, k_relay_4551d650, "y.sum.part.filter", 18, 256, stream, relay{2, 0, {56,
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.sum.part.filter", 18, 256, stream, relay{2, 0, {56,
         81}, {81, 1}, {1, 56}}, v_k5, v_y_sum_part_filter));
     return 0;
 }

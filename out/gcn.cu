@@ -3939,8 +3939,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -4821,7 +4821,7 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
         v_g1_s_const));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
     // l2.b.c.sum.part.lines stored as [i3,i0,i1,i2]
-    CALL(launch(m, ALONE, k_relay_4551d650, "l2.b.c.sum.part.lines", 576, 256, stream, relay{2, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "l2.b.c.sum.part.lines", 576, 256, stream, relay{2, 0,
         {128, 1152}, {1152, 1}, {1, 128}}, v_l2_b_c_k, v_l2_b_c_sum_part_lines));
     CALL(launch(m, ALONE, k_map_fee17d5c, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
         v_l2_const));
@@ -4851,7 +4851,7 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_map_fa54cef8, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4, v_l3_k2,
         v_l3_c2_0_sum_weights));
     // l3.c1.1.sum.constant[0,i1,i2,i3] = l3.b5[i1] where i2 in 0:14, i3 in 0:14
-    CALL(launch(m, ALONE, k_relay_4551d650, "l3.c1.1.sum.constant", 784, 256, stream, relay{2, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "l3.c1.1.sum.constant", 784, 256, stream, relay{2, 0,
         {1024, 196}, {1, 0}, {196, 1}}, v_l3_b5, v_l3_c1_1_sum_constant));
     CALL(launch(m, ALONE, k_reduce_bb715e8f, "l3.c1.1.sum.of_constant", 261, 64, stream,
         v_l3_c1_1_sum_constant, v_l3_k1, v_l3_c1_1_sum_of_constant));
@@ -4885,7 +4885,7 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
     CALL(launch(m, ALONE, k_map_000bfba2, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4, v_l4_k2,
         v_l4_c2_0_sum_weights));
     // l4.c1.1.sum.constant[0,i1,i2,i3] = l4.b5[i1] where i2 in 0:7, i3 in 0:7
-    CALL(launch(m, ALONE, k_relay_4551d650, "l4.c1.1.sum.constant", 392, 256, stream, relay{2, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "l4.c1.1.sum.constant", 392, 256, stream, relay{2, 0,
         {2048, 49}, {1, 0}, {49, 1}}, v_l4_b5, v_l4_c1_1_sum_constant));
     CALL(launch(m, ALONE, k_reduce_cf237b61, "l4.c1.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k1, v_l4_c1_1_sum_of_constant));
@@ -4902,10 +4902,10 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
     CALL(launch(m, ALONE, k_map_474b177b, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
     // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_relay_4551d650, "e0.a.c.sum.part.filter", 16, 256, stream, relay{3, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "e0.a.c.sum.part.filter", 16, 256, stream, relay{3, 0,
         {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}, v_e0_a_c_k, v_e0_a_c_sum_part_filter));
     // as e0.a.c.sum.part.filter
-    CALL(launch(m, ALONE, k_relay_4551d650, "e0.b.sum.part.filter", 16, 256, stream, relay{3, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "e0.b.sum.part.filter", 16, 256, stream, relay{3, 0,
         {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}, v_e0_b_k, v_e0_b_sum_part_filter));
     return 0;
 }

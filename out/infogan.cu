@@ -758,8 +758,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -854,21 +854,21 @@ static int prepare_weights(infogan *m, cudaStream_t stream) {
     // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
     //     i4 in 0:2, i5 in 0:2
     // c2.taps stored as [i3,i4,i5,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_4551d650, "c2.taps", 7168, 256, stream, relay{6, 15, {2, 2, 256,
+    CALL(launch(m, ALONE, k_relay_6b411249, "c2.taps", 7168, 256, stream, relay{6, 15, {2, 2, 256,
         448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048, 1024}}, v_k2, v_c2_taps));
     // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
     // c3.phases.lines stored as [i3,i4,i5,i0,i1,i2]
-    CALL(launch(m, ALONE, k_relay_4551d650, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
+    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
         2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256, 128, 1, 262144, 131072, 512}}, v_k3,
         v_c3_phases_lines));
     // as c3.phases.lines
     // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
-    CALL(launch(m, ALONE, k_relay_4551d650, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
+    CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
         64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64, 1, 65536, 32768, 256}}, v_k4,
         v_c4_phases_lines));
     // as c2.taps
-    CALL(launch(m, ALONE, k_relay_4551d650, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
+    CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
         2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
 }

@@ -746,8 +746,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -907,7 +907,7 @@ static int prepare_weights(srcnn *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_bcdaacc9, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
         v_c2_sum_filter));
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_4551d650, "y.sum.part.filter", 4, 256, stream, relay{2, 0, {32,
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.sum.part.filter", 4, 256, stream, relay{2, 0, {32,
         25}, {25, 1}, {1, 32}}, v_k3, v_y_sum_part_filter));
     return 0;
 }

@@ -2487,8 +2487,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -2908,10 +2908,10 @@ static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_map_a35a7546, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_weights));
     // a.11.p.needed.filter[i0,i1] = a.11.w[i1,i0]
-    CALL(launch(m, ALONE, k_relay_4551d650, "a.11.p.needed.filter", 2304, 256, stream, relay{2, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "a.11.p.needed.filter", 2304, 256, stream, relay{2, 0,
         {768, 768}, {1, 768}, {768, 1}}, v_a_11_w, v_a_11_p_needed_filter));
     // as a.11.p.needed.filter
-    CALL(launch(m, ALONE, k_relay_4551d650, "b.11.p.needed.filter", 9216, 256, stream, relay{2, 0,
+    CALL(launch(m, ALONE, k_relay_6b411249, "b.11.p.needed.filter", 9216, 256, stream, relay{2, 0,
         {768, 3072}, {1, 768}, {3072, 1}}, v_b_11_w, v_b_11_p_needed_filter));
     CALL(launch(m, ALONE, k_reduce_566ee572, "z.rows.offset2", 63, 256, stream, v_fc, v_n_scale,
         v_z_rows_offset2));

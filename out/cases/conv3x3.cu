@@ -464,8 +464,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -557,7 +557,7 @@ static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
     // y.lines[i0,i1,i2,i3] = k[i0,i3,i1,i2]
-    CALL(launch(m, ALONE, k_relay_4551d650, "y.lines", 9216, 256, stream, relay{3, 0, {512, 512, 9},
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.lines", 9216, 256, stream, relay{3, 0, {512, 512, 9},
         {4608, 9, 1}, {4608, 1, 512}}, v_k, v_y_lines));
     return 0;
 }

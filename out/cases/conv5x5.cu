@@ -180,8 +180,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -414,7 +414,7 @@ static int launch(conv5x5 *m, int when, void (*kernel)(P...), const char *name, 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
     // y.conv.filter[i0,i1,i2] = k[0,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_4551d650, "y.conv.filter", 4, 256, stream, relay{2, 0, {32, 25},
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.conv.filter", 4, 256, stream, relay{2, 0, {32, 25},
         {25, 1}, {1, 32}}, v_k, v_y_conv_filter));
     return 0;
 }

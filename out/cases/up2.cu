@@ -160,8 +160,8 @@ struct relay {
     long long base, n[6], from[6], to[6];
 };
 
-static __global__ void __launch_bounds__(256) k_relay_4551d650(const relay r,
-    const float *__restrict__ p0, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
     await_previous(next_early);
     long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
     for (int k = r.rank - 1; k >= 0; k--) {
@@ -239,7 +239,7 @@ static int prepare_weights(up2 *m, cudaStream_t stream) {
     // y.taps[i0,i1,i2,i3,i4,i5] = k[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
     //     i4 in 0:2, i5 in 0:2
     // y.taps stored as [i3,i4,i5,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_4551d650, "y.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64, 2,
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64, 2,
         2}, {-4, -1, 16, 48, -8, -2}, {2, 1, 4, 48, 24, 12}}, v_k, v_y_taps));
     return 0;
 }
