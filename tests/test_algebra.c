@@ -723,6 +723,25 @@ static void test_proofs(void) {
     prove(true, "y[h] = select(idx(h) < 3, v[h], 0)", "z[h] = v[h] * [h < 3]");
 }
 
+// What differs at a border alone is met by few samples.
+static void test_borders(void) {
+    static const char *const border[] = {"[h < 1]",           "[h >= 999]",
+                                         "[w < 1]",           "[w >= 999]",
+                                         "[h < 1] * [w < 1]", "[h >= 999] * [w >= 999]"};
+    for (size_t i = 0; i < sizeof border / sizeof *border; i++) {
+        char text[128];
+        ein_ctx *ctx = open_context();
+        new_input(ctx, "u", 1, (int64_t[]){1000}, EIN__F32);
+        new_input(ctx, "v", 1, (int64_t[]){1000}, EIN__F32);
+        ein__val a = lower_text(ctx, "a[h,w] = u[h] * v[w]");
+        snprintf(text, sizeof text, "b[h,w] = u[h] * (v[w] + %s)", border[i]);
+        ein__val b = lower_text(ctx, ein__name_n(ctx, text, strlen(text)));
+        if (CHECK(a.i && b.i, "%s", ein_error(ctx)))
+            CHECK(!ein__evalp_equal(ctx, a, b, 3, 5), "the difference at %s", border[i]);
+        ein_close(ctx);
+    }
+}
+
 // A cut: below it values are taken as random, whatever they are defined as.
 static void test_fresh(void) {
     ein_ctx *ctx = open_context();
@@ -815,6 +834,7 @@ int main(int argc, char **argv) {
     test_pitfalls();
     fuzz_modular(1000);
     test_proofs();
+    test_borders();
     test_fresh();
     test_limits();
     for (int i = 1; i < argc; i++) check_model(argv[i]);
