@@ -8,7 +8,10 @@ build() {
     "$1" -std=c11 "$2" -DEIN_STATIC -I"$3" -Ibuild "tests/$4.c" -o "$5" -lm
 }
 check 'the checker builds' build gcc -O2 gen test_derive "$work/derive"
-"$work/derive" models/*.ein models/cases/*.ein -- tests/unseen/*.ein > "$work/log" 2>&1
+# At full size these two take half of the time, and what they have is in the others.
+small='models/gcn.ein models/resnet50.ein'
+large=$(printf '%s\n' models/*.ein | grep -v -e gcn -e resnet50)
+"$work/derive" $large models/cases/*.ein -- $small tests/unseen/*.ein > "$work/log" 2>&1
 if [ $? = 0 ]; then pass; else fail 'every rule keeps the value' "$work/log"; fi
 check 'the random scopes build' build gcc -O2 gen test_rules "$work/rules"
 "$work/rules" > "$work/log" 2>&1
