@@ -50,6 +50,31 @@ static ein__ex ein__replace_terms(ein_ctx *ctx, void *user, ein__ex ex) {
     return ex;
 }
 
+// The summation over `axis`, of the operands `part` one behind the other, each guarded to where it
+// lies; their concatenation takes the place of the first.
+static bool ein__sum_along(ein__merger *z, ein__joint *f, const ein__part *const *p, int axis,
+                           ein__ix *form, ein__val *part, ein__merge *m) {
+    ein_ctx *ctx = z->ctx;
+    uint32_t slot = f->s.nt + f->s.ns++;
+    int64_t at = 0, total = 0;
+    for (int i = 0; i < f->np; i++) total += p[i]->axis[axis].n;
+    ein__ix c = ein__ix_iter(ctx, slot, f->s.n[slot] = total);
+    for (int i = 0; i < f->np; i++) {
+        ein__ix mine = ein__ix_addc(ctx, c, -at);
+        ein__add_guard(f, i, mine, p[i]->axis[axis].n);
+        if (p[i]->axis[axis].slot >= 0) f->map[i][p[i]->axis[axis].slot] = mine;
+        at += p[i]->axis[axis].n;
+    }
+    f->apart = true;
+    if (!ein__joint_windows(ctx, f, p, axis, form)) return false;
+    f->s.reduce = EIN__R_SUM;
+    form[axis] = c;
+    ein__val all = ein__concatenate(z, part, f->np, axis);
+    if (all.i) ein__put_bill(&m->bill, all, ein__concat_cost(z, all, part, f->np, axis));
+    part[0] = all;
+    return true;
+}
+
 static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const *p, ein__sum *sum,
                            int axis) {
     ein_ctx *ctx = z->ctx;
@@ -60,7 +85,6 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
     ein__val part[EIN__MERGE_GROUP];
     ein__ex w[EIN__MERGE_GROUP];
     ein__merge m = {.rule = "merging: sum of products"};
-    int64_t total = 0;
     ein__joint_clear(ctx, &f, sum->n);
     f.s.nt = t->nt;
     for (uint32_t i = 0; i < t->nt; i++) {
@@ -70,28 +94,10 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
     for (int i = 0; i < f.np; i++) {
         part[i] = (ein__val){ein__ex_get(ctx, p[i]->x)->val};
         w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
-        if (axis >= 0) total += p[i]->axis[axis].n;
     }
-    if (axis >= 0) {
-        uint32_t slot = f.s.nt + f.s.ns++;
-        ein__ix c = ein__ix_iter(ctx, slot, f.s.n[slot] = total);
-        int64_t at = 0;
-        for (int i = 0; i < f.np; i++) {
-            ein__ix mine = ein__ix_addc(ctx, c, -at);
-            ein__add_guard(&f, i, mine, p[i]->axis[axis].n);
-            if (p[i]->axis[axis].slot >= 0) f.map[i][p[i]->axis[axis].slot] = mine;
-            at += p[i]->axis[axis].n;
-        }
-        f.apart = true;
-        if (!ein__joint_windows(ctx, &f, p, axis, form)) return;
-        f.s.reduce = EIN__R_SUM;
-        form[axis] = c;
-        ein__val all = ein__concatenate(z, part, f.np, axis);
-        if (all.i) ein__put_bill(&m.bill, all, ein__concat_cost(z, all, part, f.np, axis));
-        part[0] = all;
-    } else if (!ein__joint_windows(ctx, &f, p, axis, form)) {
-        return;
-    }
+    bool joint = axis >= 0 ? ein__sum_along(z, &f, p, axis, form, part, &m)
+                           : ein__joint_windows(ctx, &f, p, axis, form);
+    if (!joint) return;
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     ein__ex data = part[0].i ? ein__ex_read(ctx, part[0], 0, ix, (int)x->nix) : (ein__ex){0};
     ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, &m.bill);

@@ -270,6 +270,18 @@ static void ein__kshare_keys(ein__kgen *g, ein__kshare how, int parts, ein__key 
     keys[3] = (ein__key){"parts", parts > 1 ? ein__namef(c, "%du", parts) : ""};
 }
 
+enum { EIN__COLUMN_KEYS = 3 };
+
+// How a column's threads put their sums together, and how many terms they load ahead.
+static void ein__kcolumn_keys(ein__kgen *g, const ein__kred *r, ein__key *keys) {
+    int ahead = r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD;
+    const char *add = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other"),
+               *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
+    keys[0] = (ein__key){"add", add};
+    keys[1] = (ein__key){"join", join};
+    keys[2] = (ein__key){"ahead", ein__namef(g->ctx, "%d", ahead)};
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const *const lines[] = {[EIN__SHARE_WARP] = ein__tmpl_reduce_warp,
@@ -309,7 +321,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"after", r->post.s},
         {"store", r->store.s},
         {"T", ein__ksums_type(g, r->sums)}};
-    int n = 12, ahead = r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD;
+    int n = 12;
     if (!column)
         keys[n++] =
             (ein__key){"whole", lanes == 32 ? ein__kwhole(g, r->reduce, warp, r->sums) : NULL};
@@ -321,11 +333,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         n += EIN__SHARE_KEYS;
     }
     if (column) {
-        const char *add = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other"),
-                   *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
-        keys[n++] = (ein__key){"add", add};
-        keys[n++] = (ein__key){"join", join};
-        keys[n++] = (ein__key){"ahead", ein__namef(g->ctx, "%d", ahead)};
+        ein__kcolumn_keys(g, r, keys + n);
+        n += EIN__COLUMN_KEYS;
     }
     ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);

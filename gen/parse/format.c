@@ -310,6 +310,20 @@ static void ein__put_source(const ein__formatter *p, const ein__stmt *s) {
     ein__put(p->out, ")");
 }
 
+// Of dims, small sizes and outputs.
+static void ein__put_bindings(const ein__formatter *p, const ein__stmt *s) {
+    for (int i = 0; i < s->nname; i++) {
+        ein__put_comma(p, i);
+        ein__put_name(p->out, s->name[i].name);
+        if (s->kind == EIN__ST_OUTPUT) {
+            ein__put_declared(p, s->type[i]);
+        } else {
+            ein__put(p->out, " = ");
+            ein__put_value(p->out, s->value[i], 1);
+        }
+    }
+}
+
 static void ein__put_head(const ein__formatter *p, const ein__stmt *s) {
     ein__buf *b = p->out;
     if (s->kind != EIN__ST_OPERATOR && s->kind != EIN__ST_EQUATION && s->kind != EIN__ST_EIN)
@@ -319,18 +333,7 @@ static void ein__put_head(const ein__formatter *p, const ein__stmt *s) {
     case EIN__ST_MODEL: ein__put_names(p, s->name, 1); break;
     case EIN__ST_DIM:
     case EIN__ST_SMALL:
-    case EIN__ST_OUTPUT:
-        for (int i = 0; i < s->nname; i++) {
-            ein__put_comma(p, i);
-            ein__put_name(b, s->name[i].name);
-            if (s->kind == EIN__ST_OUTPUT) {
-                ein__put_declared(p, s->type[i]);
-            } else {
-                ein__put(b, " = ");
-                ein__put_value(b, s->value[i], 1);
-            }
-        }
-        break;
+    case EIN__ST_OUTPUT: ein__put_bindings(p, s); break;
     case EIN__ST_BLOB:
         ein__put_names(p, s->name, 1);
         ein__put(b, " = ");
