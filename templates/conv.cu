@@ -204,7 +204,12 @@ static int $choose($model *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
     r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    if (!r || only < 0) return r;
+    if (!conv_fall_back(m, c, s)) {
+        r = conv_first(m, c, s, p, n, -1);
+        if (r) return r;
+        c->apart = 1;
+    }
     m->error[0] = 0;
     return 0;
 }
@@ -270,6 +275,22 @@ static cudnnStatus_t conv_fused($model *m, const conv_call *c, const void *x, co
 }
 
 //@if steps
+// What a fused call does in calls of its own, for where the library makes none.
+static cudnnStatus_t conv_apart($model *m, const conv_call *c, const conv_size *s, const void *x,
+                                const void *w, const void *bias, const void *z, void *y,
+                                void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
+    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
+    if (!e)
+        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
+                                    c->workspace, z ? &one : &zero, c->y, y);
+    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
+    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
+    return e;
+}
+
 // From cuDNN 9 on the last digits say why a call is not supported.
 static bool conv_refused(cudnnStatus_t e) {
 #if CUDNN_MAJOR >= 9
@@ -294,10 +315,17 @@ static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const 
     if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));
     //@end
     if (s->fused) {
-        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
         //@if steps
-        if (conv_refused(e) && conv_fall_back(m, c, s))
+        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
+        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
             e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (conv_refused(e)) {
+            c->apart = 1;
+            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
+        }
+        //@else
+        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
         //@end
         CUDNN_CALL(m, s->name, e);
         //@if transposed

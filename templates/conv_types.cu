@@ -36,6 +36,7 @@ typedef struct conv_call {
     cudnnConvolutionDescriptor_t conv;
     cudnnActivationDescriptor_t act;
     int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
+    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
     size_t workspace;
     //@if copied
     int copies;  // that the call makes of what it reads, because cuDNN refuses channels last

@@ -126,11 +126,15 @@ check 'fused: pack' build/einnet pack "$work/f.ein" -o "$work/f.weights"
 check 'fused: one call' grep -q 'CALL(conv_run.*v_b' "$work/f.cu"
 check 'fused: build' tests/judge/judgecc --quick -o "$work/f" "$work/f_test.cu" "$work/f.cu"
 check 'fused: the library refuses' env JUDGE_CUDNN_REFUSES=fused "$work/f" "$work/f.weights" --check
-sed 's/ && conv_fall_back(m, c, s)) *$/ \&\& false)/' "$work/f.cu" > "$work/r.cu"
+sed 's/ && conv_fall_back(m, c, s)) *$/ \&\& false)/; s/if (conv_refused(e)) {/if (false) {/' \
+    "$work/f.cu" > "$work/r.cu"
 check 'fused: build without a second one' tests/judge/judgecc --quick -o "$work/r" \
     "$work/f_test.cu" "$work/r.cu"
 JUDGE_CUDNN_REFUSES=fused "$work/r" "$work/f.weights" > "$work/said" 2>&1
 [ $? = 5 ] && pass || fail 'fused: it does refuse' "$work/said"
+
+check 'fusion: without such calls' env JUDGE_CUDNN_REFUSES=fusion "$work/f" "$work/f.weights" \
+    --check
 
 # One whose list lacks the only algorithm that a fused call without an activation has.
 sed 's/^y = Relu(t)$/y = Add(t, x)/' "$work/f.ein" > "$work/i.ein"
@@ -139,7 +143,8 @@ check 'listing: one call' grep -q 'CALL(conv_run.*v_b, v_x' "$work/i.cu"
 check 'listing: build' tests/judge/judgecc --quick -o "$work/i" "$work/i_test.cu" "$work/i.cu"
 check 'listing: it is asked about' env JUDGE_CUDNN_REFUSES=listing "$work/i" "$work/f.weights" \
     --check
-sed 's/ || !conv_fall_back(m, c, s)) return r;/ || true) return r;/' "$work/i.cu" > "$work/r.cu"
+check 'fusion: what is added too' env JUDGE_CUDNN_REFUSES=fusion "$work/i" "$work/f.weights" --check
+sed 's/if (!r || only < 0) return r;/return r;/' "$work/i.cu" > "$work/r.cu"
 check 'listing: build without asking' tests/judge/judgecc --quick -o "$work/r" \
     "$work/i_test.cu" "$work/r.cu"
 JUDGE_CUDNN_REFUSES=listing "$work/r" "$work/f.weights" --check > "$work/said" 2>&1 &&

@@ -150,7 +150,8 @@ bool is_dense_channels_last(const cudnnTensorStruct &t) {
 
 // A library that lacks what others have: JUDGE_CUDNN_REFUSES=last refuses filters with channels
 // last, =order all tensors but dense ones with channels first, =all everything; =fused all
-// algorithms of fused calls but one, which it offers last; =listing to list that one.
+// algorithms of fused calls but one, which it offers last; =listing to list that one; =fusion fused
+// calls, and to list it.
 bool refuses(const char *name) {
     const char *what = getenv("JUDGE_CUDNN_REFUSES");
     return what && strcmp(what, name) == 0;
@@ -158,10 +159,12 @@ bool refuses(const char *name) {
 
 bool refuses_fused() { return refuses("fused"); }
 
+bool refuses_fusion() { return refuses("fusion"); }
+
 bool is_refused(const cudnnTensorStruct &x, const cudnnFilterStruct &w,
                 const cudnnTensorStruct &y) {
     const char *what = getenv("JUDGE_CUDNN_REFUSES");
-    if (!what || !*what || refuses_fused() || refuses("listing")) {
+    if (!what || !*what || refuses_fused() || refuses_fusion() || refuses("listing")) {
         return false;
     }
     auto first = [](const cudnnTensorStruct &t) {
@@ -329,7 +332,7 @@ cudnnStatus_t list_algorithms(const problem &p, size_t limit, bool timed, int re
             bool fits = works && memory <= limit;
             bool hidden = std::is_same<Algorithms, forward_algorithms>::value &&
                           algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM &&
-                          refuses("listing");
+                          (refuses("listing") || refuses_fusion());
             if (fits != (pass == 0) || hidden) {
                 continue;
             }
@@ -664,7 +667,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
         handle && alpha1 && alpha2 ? check_problem(xd, wd, cd, yd, &p) : CUDNN_STATUS_BAD_PARAM;
     status = status ? status : check_algorithm<forward_algorithms>(p, algo);
     status = status ? status : check_fused(*yd, zd, bias_d, activation, algo);
-    if (!status && refuses_fused() && algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
+    bool always = algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    if (!status && (refuses_fusion() || (refuses_fused() && !always))) {
         status = CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
     }
     if (status) {
@@ -691,5 +695,65 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
                      relu);
         std::copy(result.begin(), result.end(), out.get());
         out.store(y);
+    }));
+}
+
+// C = alpha * A + beta * C; dimensions of A that are 1 are repeated.
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t ad,
+                             const void *a, const void *beta, cudnnTensorDescriptor_t cd, void *c) {
+    DNN_CALL(CUDNN_STATUS_EXECUTION_FAILED);
+    if (!handle || !alpha || !beta || !ad || !cd || !ad->rank || ad->rank != cd->rank ||
+        ad->type != cd->type) {
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    for (int i = 0; i < ad->rank; i++) {
+        if (ad->size[i] != 1 && ad->size[i] != cd->size[i]) {
+            return CUDNN_STATUS_BAD_PARAM;
+        }
+    }
+    layout from = layout_of(*ad), to = layout_of(*cd);
+    if (!operand_ok(__func__, "A", a, from) || !operand_ok(__func__, "C", c, to)) {
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    float scale = *(const float *)alpha, keep = *(const float *)beta;
+    return status_of(judge_enqueue(handle->stream, [=] {
+        layout wide = from;
+        for (int i = 0; i < 5; i++) {
+            wide.stride[i] = from.size[i] == 1 ? 0 : from.stride[i];
+            wide.size[i] = to.size[i];
+        }
+        std::vector<float> sum((size_t)to.count());
+        for_elements(wide,
+                     [&](size_t i, size_t at) { sum[i] = scale * judge_load(a, at, from.type); });
+        for_elements(to, [&](size_t i, size_t at) {
+            judge_store(c, at, to.type,
+                        keep != 0 ? sum[i] + keep * judge_load(c, at, to.type) : sum[i]);
+        });
+    }));
+}
+
+// ReLU alone, of what it overwrites: a NaN stays, as in fused calls.
+cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle, cudnnActivationDescriptor_t activation,
+                                     const void *alpha, cudnnTensorDescriptor_t xd, const void *x,
+                                     const void *beta, cudnnTensorDescriptor_t yd, void *y) {
+    DNN_CALL(CUDNN_STATUS_EXECUTION_FAILED);
+    if (!handle || !alpha || !beta || !activation || !activation->set ||
+        activation->mode == CUDNN_ACTIVATION_IDENTITY || xd != yd || x != y || !xd->rank) {
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    layout l = layout_of(*xd);
+    if (activation->mode != CUDNN_ACTIVATION_RELU || *(const float *)alpha != 1 ||
+        *(const float *)beta != 0) {
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    }
+    if (!operand_ok(__func__, "x", y, l)) {
+        return CUDNN_STATUS_BAD_PARAM;
+    }
+    return status_of(judge_enqueue(handle->stream, [=] {
+        for_elements(l, [&](size_t, size_t at) {
+            if (judge_load(y, at, l.type) < 0) {
+                judge_store(y, at, l.type, 0);
+            }
+        });
     }));
 }
