@@ -75,17 +75,24 @@ contest_program() { # ITEM MODEL PRECISION OPTION...
     fi
 }
 
+# What peers need is imported while programs are emitted: from a cold disk that takes a while.
+import_peers() {
+    rm -f "$work"/has_*
+    timeout $import_limit "$python" -c 'import numpy, torch' 2> /dev/null && touch "$work/has_torch"
+    timeout $import_limit "$python" -c 'import jax' 2> /dev/null && touch "$work/has_jax"
+}
+
 # Sets `who`: the peers that can run here, or those asked for. Says who is missing.
 find_peers() {
-    local module missing=
+    wait
     who=
-    if ! timeout $import_limit "$python" -c 'import numpy, torch' 2> /dev/null; then
+    if [ ! -f "$work/has_torch" ]; then
         echo "peers: $python has no torch: no float64 reference, nobody to compare with" |
             tee -a "$work/absent"
         return
     fi
     who=eager,compile
-    if timeout $import_limit "$python" -c 'import jax' 2> /dev/null; then who=$who,jax
+    if [ -f "$work/has_jax" ]; then who=$who,jax
     else echo "peers: $python has no jax" | tee -a "$work/absent"; fi
     who=${peers:-$who}
 }

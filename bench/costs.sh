@@ -59,8 +59,8 @@ build_probe() { # BASE PART/PARTS EINNET'S ARGUMENTS...
     shift 2
     rm -f "$base"
     "$einnet" probe "$@" --part "$part" "${costs[@]}" -o "$base.cu" 2> "$base.log" &&
-        timeout $compile_limit "$nvcc" "${flags[@]}" "${include[@]}" "$base.cu" -o "$base" \
-            "${libraries[@]}" > "$base.log" 2>&1
+        timeout -k 10 "$(limit $compile_limit)" "$nvcc" "${flags[@]}" "${include[@]}" "$base.cu" \
+            -o "$base" "${libraries[@]}" > "$base.log" 2>&1
 }
 
 # Measures the calls and kernels that no table has; fails when there is no program for it. With new
@@ -101,6 +101,7 @@ probe_group() { # ITEM EINNET'S ARGUMENTS...
 # is left out and the rest measured by the same program.
 run_probe() { # ITEM BASE PART ROUND
     local base=$2_$3 code before restart
+    may_begin || return 0
     if [ ! -x "$base" ]; then
         complain probe "$1, part $3: no program: $(last_words "$base.log")"
         [ "$3" != 1 ]

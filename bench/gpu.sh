@@ -55,12 +55,14 @@ END
 }
 
 # Models that matter most, in this order; and what is done, in this order: the scope of a step is
-# these models in FP32 at their own batch size (first), all models so (fp32), or everything.
+# these models in FP32 at their own batch size (first), all models so (fp32), the first ones in
+# TF32 and FP16 (typed), or everything. Whether programs are right takes seconds each and comes
+# before what they may cost, which takes minutes.
 first='resnet18 bert_base dcgan longformer'
-steps='first:build first:bench first:probe all:limits first:build first:bench
-    fp32:build fp32:bench fp32:check first:peers fp32:probe fp32:build fp32:bench fp32:peers
-    all:templates all:build all:bench all:check all:probe all:build all:bench all:check all:peers
-    all:sanitize'
+steps='first:build first:bench fp32:build fp32:check typed:build typed:check all:limits
+    first:probe first:build first:bench fp32:bench first:peers fp32:probe fp32:build fp32:bench
+    fp32:peers all:templates all:build all:bench all:check all:probe all:build all:bench all:check
+    all:peers all:sanitize'
 
 kit=build/gpu
 work=build/gpu-run
@@ -82,7 +84,9 @@ fresh=no
 stand_in=no
 device=cuda
 small=()
-compile_limit=600       # seconds
+compile_limit=600       # seconds, of one program
+check_limit=60
+bench_limit=120
 . bench/device.sh
 . bench/costs.sh
 . bench/contest.sh
@@ -134,7 +138,7 @@ fi
 [ $fresh = no ] || rm -rf "$work"
 mkdir -p "$kit" "$work" "$out" || exit 5
 : > "$work/complaints"
-rm -f "$work/absent" "$work/no_smi"
+rm -f "$work/absent" "$work/no_smi" "$work/cut"
 
 wanted() {
     [ -z "$phases" ] && return 0
@@ -223,7 +227,7 @@ models() {
     for model in $first; do
         [ ! -f "models/$model.ein" ] || ! selected "$model" || echo "$model"
     done
-    [ $scope != first ] || return 0
+    case $scope in first | typed) return 0 ;; esac
     for file in models/*.ein models/cases/*.ein; do
         model=${file#models/}
         model=${model%.ein}
@@ -235,7 +239,7 @@ models() {
 # The arithmetic of programs beside FP32, as suffixes of their names. Devices before Ampere have no
 # TF32.
 maths() {
-    [ $scope = all ] || return 0
+    case $scope in first | fp32) return 0 ;; esac
     case $(gpu_field sm) in
     [1-7].*) echo _fp16 ;;
     *) echo _tf32 _fp16 ;;
@@ -245,6 +249,10 @@ maths() {
 # Programs of the scope in order: those whose test program exists.
 items() {
     local math model
+    if [ $scope = typed ]; then
+        for math in $(maths); do items_of "$(models)" $math; done
+        return
+    fi
     if [ $scope != all ]; then
         for model in $(models); do
             items_of "$model" '' _base _costs _base_costs
@@ -394,13 +402,18 @@ emit_all() {
 # ---- build ----
 
 build_one() { # ITEM KEY
-    local item=$1 log=$work/build/$1.log start=$SECONDS status=ok said= code
+    local item=$1 log=$work/build/$1.log start=$SECONDS status=ok said= code seconds
     mkdir -p "$(dirname "$log")"
     rm -f "$work/build/$item"
     source_of "$item"
-    timeout -k 10 $compile_limit "$nvcc" "${flags[@]}" "${report[@]}" "${include[@]}" \
+    seconds=$(limit $compile_limit)
+    timeout -k 10 "$seconds" "$nvcc" "${flags[@]}" "${report[@]}" "${include[@]}" \
         "$kit/${item}_test.cu" "$REPLY" -o "$work/build/$item" "${libraries[@]}" > "$log" 2>&1
     code=$?
+    if cut_off $code $compile_limit; then
+        touch "$work/cut"
+        return
+    fi
     if [ $code != 0 ] || [ ! -x "$work/build/$item" ]; then
         status=failed
         said=$(grep -m 1 -i error "$log" | tr '\t' ' ' | cut -c1-200)
@@ -480,6 +493,7 @@ build_all() {
         fi
     done
     wait
+    [ ! -f "$work/cut" ] || stopped=yes
     echo "build: $(rows build | grep -c -P '^\S+\t(ok|warnings)\t') of" \
         "$(wc -w <<< "$item_list") built"
 }
@@ -528,14 +542,14 @@ record_check() { # ITEM CODE LOG
 check_all() {
     local item log code
     for item in $(items); do
-        ready check "$item" 240 || continue
+        ready check "$item" $check_limit || continue
         may_begin || return 0
         log=$work/check/$item.log
         weights_of "$item"
         timeout -k 10 "$seconds" "$work/build/$item" "$REPLY.weights" --check \
             > "$log" 2>&1 < /dev/null
         code=$?
-        ! cut_off $code 240 || return 0
+        ! cut_off $code $check_limit || return 0
         record_check "$item" $code "$log"
     done
 }
@@ -546,7 +560,7 @@ bench_all() {
     for item in $(items); do
         # The peers' phase times other precisions, and batch sizes without derivation.
         case $item in *_small | *_tf32* | *_fp16* | *_n1_base | *_n16_base) continue ;; esac
-        ready bench "$item" 240 || continue
+        ready bench "$item" $bench_limit || continue
         may_begin || return 0
         mkdir -p "$(dirname "$work/check/$item")"
         log=$work/bench/$item.log
@@ -555,7 +569,7 @@ bench_all() {
         timeout -k 10 "$seconds" "$work/build/$item" "$REPLY.weights" --check --bench \
             > "$log.json" 2> "$log" < /dev/null
         code=$?
-        ! cut_off $code 240 || return 0
+        ! cut_off $code $bench_limit || return 0
         status=$(status_of $code)
         figure "$(tr '\n' ' ' < "$log.json")" median_us
         if ! is_time "$REPLY"; then
@@ -649,6 +663,7 @@ flags=(-O3 -std=c++14 "-arch=$arch")
 report=(-Xptxas -v)
 [ $stand_in = no ] || { flags=(--quick); report=(); }
 ! wanted device || cat "$work/device.tsv"
+if wanted peers || wanted report; then import_peers & fi
 ! wanted emit || emit_all
 take_digests
 if wanted peers || wanted report; then find_peers; fi

@@ -36,11 +36,14 @@ play_nvcc() {
     bench/launch.cu) kind=launch ;;
     bench/limits.cu) kind=limits ;;
     */probe/*) kind=probe ;;
+    */tiny_fp16.cu) kind=typed ;;
     *) kind=program ;;
     esac
     ! faulty "nvcc-$kind" || { echo "$source(1): error: no such thing" >&2; exit 2; }
     ! faulty "nvcc-$kind-warns" || echo "$source(1): warning: odd" >&2
     ! faulty "nvcc-$kind-silent" || exit 0
+    ! faulty "nvcc-$kind-hang" || hang
+    [ $kind != typed ] || kind=program
     if [ $kind = probe ]; then
         one='(conv|conv_data|gemm|grouped|kernel) [^"]*'
         sed -n -E "s/^ *\{\"($one)\"(, \"([0-9a-f]{8})\")?.*/\1\t\4/p" "$source" > "$out.keys"

@@ -109,6 +109,19 @@ first=$(grep -n '^program .*/build/cases/tiny .*--bench' "$PLAYED" | cut -d: -f1
 [ "$first" -lt "$(grep -n -m 1 '^probe' "$PLAYED" | cut -d: -f1)" ] && pass ||
     fail 'figures come before costs' "$PLAYED"
 
+# Whether programs are right, in every arithmetic, is known before what they may cost.
+what='right first'
+sed 's/\<M\>/N/g; s/N = 64/N = 96/' "$work/tree/models/other.ein" > "$work/tree/models/dcgan.ein"
+model=dcgan
+gpu 0 "$what" --phase emit --phase build --phase bench --phase check --phase probe
+model=
+costs=$(grep -n -m 1 '^probe' "$PLAYED" | cut -d: -f1)
+for program in dcgan dcgan_tf32 dcgan_fp16; do
+    at=$(grep -n -m 1 "^program .*/$program .*--check" "$PLAYED" | cut -d: -f1)
+    [ "${at:-99}" -lt "${costs:-0}" ] && pass || fail "$what: $program" "$PLAYED"
+done
+rm "$work/tree/models/dcgan.ein"
+
 # New costs may make other plans, and those ask for other costs.
 what='until nothing is left'
 for turn in 1 2 3 4; do
@@ -250,6 +263,17 @@ done
 [ $got = 0 ] && [ $turns -gt 1 ] && pass || fail "$what: exit code $got after $turns runs"
 check "$what: all is checked" [ "$(grep -c -P '\tok\t' "$OUT/check.tsv")" = \
     "$(wc -l < "$OUT/build.tsv")" ]
+
+# A compiler that the budget stops is no reason to give the program up.
+what='a build that is cut off'
+rm -rf "$work/tree/build/gpu-run" "$OUT"
+FAULTS=nvcc-typed-hang
+gpu 75 "$what" --phase build --budget 100
+has build.tsv '^cases/tiny\tok\t'
+hasnt build.tsv '^cases/tiny_fp16\t'
+FAULTS=
+gpu 0 "$what, again" --phase build
+has build.tsv '^cases/tiny_fp16\tok\t'
 
 # What needs more than a whole run is no reason to try it for ever.
 what='more than the budget'
