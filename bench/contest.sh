@@ -84,7 +84,6 @@ import_peers() {
 
 # Sets `who`: the peers that can run here, or those asked for. Says who is missing.
 find_peers() {
-    wait
     who=
     if [ ! -f "$work/has_torch" ]; then
         echo "peers: $python has no torch: no float64 reference, nobody to compare with" |
