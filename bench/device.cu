@@ -1,9 +1,15 @@
 // What a result depends on beside the code: the GPU and the libraries, one `key TAB value` a line.
-// Exit code 77 without a GPU.
+// Exit code 77 without a GPU. `--hold PROCESS` says nothing: where no daemon keeps the driver on
+// the device, each program would bring it there anew, so that it holds on to it while the process
+// lives.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <cudnn.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static int put_device(int device) {
     cudaDeviceProp p;
@@ -22,7 +28,14 @@ static int put_device(int device) {
     return 0;
 }
 
-int main() {
+static int hold(int process) {
+    if (process < 1 || cudaFree(NULL) != cudaSuccess) return 5;
+    while (kill(process, 0) == 0) sleep(1);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && !strcmp(argv[1], "--hold")) return hold(atoi(argv[2]));
     int count = 0, driver = 0, runtime = 0, cublas = 0;
     cudaError_t e = cudaGetDeviceCount(&count);
     bool gpu = e == cudaSuccess && count > 0;

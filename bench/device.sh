@@ -80,6 +80,8 @@ record_device() {
         printf 'clocks_idle\t%s\n' "$(clocks | tr '\t' ' ')"
         printf 'smi\t%s\n' "$(ask_smi driver_version,clocks.max.sm,clocks.max.mem,power.limit)"
     } >> "$work/device.tsv"
+    # No job of this shell, which waits for its jobs.
+    [ $gpu = no ] || ("$work/device" --hold $$ < /dev/null > /dev/null 2>&1 &)
 }
 
 # gpu_field NAME: what device.tsv says of it.

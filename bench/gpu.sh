@@ -12,6 +12,7 @@
 #     build.tsv      program, ok or not, seconds, bytes of the executable
 #     check.tsv      program, ok or not, relative L2 error, seconds, last words
 #     bench.jsonl    one object a program: times in microseconds
+#     steps.tsv      program, number, microseconds, estimate, name and call of every step
 #     clocks.tsv     clocks, temperature and power beside each of them
 #     figures.tsv    templates' bandwidth, forms of operator cases, layers with and without calls
 #     limits.tsv     bandwidth by size, peaks, cuDNN's algorithms
@@ -39,8 +40,8 @@ export LC_ALL=C
 usage() {
     cat << 'END'
 usage: bash bench/gpu.sh [OPTION]...
-  --phase NAME      only this one: device limits emit probe build check bench templates peers
-                    sanitize report summary; may be repeated
+  --phase NAME      only this one: device limits emit probe build check bench steps templates
+                    peers sanitize report summary; may be repeated
   --only MODEL      only this model (resnet18, cases/conv3x3); may be repeated
   --budget SECONDS  begin no item after this time
   --jobs N          compilers at a time; default: the number of cores
@@ -59,10 +60,10 @@ END
 # TF32 and FP16 (typed), or everything. Whether programs are right takes seconds each and comes
 # before what they may cost, which takes minutes.
 first='resnet18 bert_base dcgan longformer'
-steps='first:build first:bench fp32:build fp32:check typed:build typed:check all:limits
-    first:probe first:build first:bench fp32:bench first:peers fp32:probe fp32:build fp32:bench
-    fp32:peers all:templates all:build all:bench all:check all:probe all:build all:bench all:check
-    all:peers all:sanitize'
+steps='first:build first:bench first:steps fp32:build fp32:check typed:build typed:check
+    fp32:steps typed:steps all:limits first:probe first:build first:bench fp32:bench first:peers
+    fp32:probe fp32:build fp32:bench fp32:peers all:templates all:build all:bench all:check
+    all:probe all:build all:bench all:check all:steps all:peers all:sanitize'
 
 kit=build/gpu
 work=build/gpu-run
@@ -100,8 +101,8 @@ while [ $# -gt 0 ]; do
         case $1 in
         --phase)
             case $2 in
-            device | limits | emit | probe | build | check | bench | templates | peers | \
-                sanitize | report | summary)
+            device | limits | emit | probe | build | check | bench | steps | templates | \
+                peers | sanitize | report | summary)
                 phases="$phases $2" ;;
             *) echo "gpu.sh: no phase '$2'" >&2; exit 2 ;;
             esac ;;
@@ -587,6 +588,47 @@ bench_all() {
     done
 }
 
+# ---- steps ----
+
+# What each step of a program takes beside its estimate, which the program's first lines list in
+# the same order: of a whole plan in the time that a probe takes for a few calls.
+step_rows() { # ITEM SOURCE LOG
+    awk -v item="$1" '
+        FNR == 1 { file++ }
+        file == 1 && !/^\/\// { body = 1 }
+        file == 1 && !body && / (est\.|measured) / && $3 ~ /^[num]s$/ {
+            estimate[++n] = $2 * ($3 == "ms" ? 1000 : $3 == "us" ? 1 : 0.001)
+            name[n] = $5
+            call = $0
+            sub(/^.* (est\.|measured) [^ ]+ +/, "", call)
+            calls[n] = call
+        }
+        file == 2 && $1 == "step" {
+            same = name[++k] == $6
+            printf "%s\t%d\t%s\t%s\t%s\t%s\n", item, k, $2, same ? estimate[k] : "-", $6,
+                same ? calls[k] : "-"
+        }' "$2" "$3"
+}
+
+steps_all() {
+    local item log code
+    for item in $(items); do
+        case $item in *_small | *_base*) continue ;; esac
+        ready steps "$item" $check_limit || continue
+        may_begin || return 0
+        log=$work/steps/$item.log
+        weights_of "$item"
+        timeout -k 10 "$seconds" "$work/build/$item" "$REPLY.weights" --steps \
+            > "$log" 2>&1 < /dev/null
+        code=$?
+        ! cut_off $code $check_limit || return 0
+        [ $code = 0 ] || complain steps "$item: $(status_of $code): $(last_words "$log")"
+        source_of "$item"
+        record steps "$item" "$key" "$(step_rows "$item" "$REPLY" "$log")"
+        echo "steps $item: $(last_words "$log")"
+    done
+}
+
 # ---- sanitize ----
 
 sanitize_all() {
@@ -624,7 +666,7 @@ step() {
     wanted "$2" || return 0
     [ $stopped = no ] || return 0
     case $2 in
-    probe | limits | sanitize) [ $stand_in = no ] || return 0 ;;
+    probe | limits | steps | sanitize) [ $stand_in = no ] || return 0 ;;
     esac
     [ $gpu = yes ] || [ "$2" = build ] || return 0
     scope=$1

@@ -15,6 +15,7 @@ gather() {
     rows check > "$out/check.tsv"
     rows bench > "$out/bench.jsonl"
     rows clocks > "$out/clocks.tsv"
+    rows steps > "$out/steps.tsv"
     { rows memcheck; rows racecheck; } > "$out/sanitize.tsv"
     figure_rows > "$out/figures.tsv"
     contest_rows > "$out/peers.tsv"

@@ -53,6 +53,7 @@ play_nvcc() {
 }
 
 play_device() {
+    [ "${1:-}" != --hold ] || exit 0
     misbehave device
     ! faulty device-none || { printf 'gpu\tnone: none is visible\n'; exit 77; }
     printf 'gpu\t%s\nsm\t%s\nmultiprocessors\t132\n' "${GPU:-NVIDIA H200}" "${SM:-9.0}"
@@ -111,6 +112,12 @@ play_program() {
     case " $* " in *' --check '*) check=yes ;; esac
     case " $* " in *' --bench '*) bench=yes ;; esac
     [ -s "$1" ] || { echo 'weights cannot be read' >&2; exit 3; }
+    case " $* " in *' --steps '*)
+        misbehave steps
+        printf 'step      2.50 us  99.0 %%  y\nstep      0.50 us   1.0 %%  other\n'
+        echo 'steps: 2, 3.00 us together, medians of 20 plain runs'
+        exit ;;
+    esac
     if [ $bench = yes ]; then misbehave bench; else misbehave check; fi
     ! faulty slow || sleep 1.5
     if [ $check = yes ] && faulty program-differs; then

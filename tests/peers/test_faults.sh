@@ -68,7 +68,7 @@ fault() {
     gpu "$want" "$what" $(printf ' --phase %s' "$@")
     FAULTS=
 }
-whole='device limits probe build check bench templates peers sanitize report summary'
+whole='device limits probe build check bench steps templates peers sanitize report summary'
 
 # has FILE PATTERN: the results have a line like that.
 has() {
@@ -90,8 +90,8 @@ played() { # TIMES PATTERN
 
 what='all is well'
 gpu 0 "$what"
-for file in device.tsv h200.tsv build.tsv check.tsv bench.jsonl clocks.tsv figures.tsv limits.tsv \
-    sanitize.tsv peers.tsv peers_clocks.tsv summary.md report/h200.md report/h200.figures.md; do
+for file in device.tsv h200.tsv build.tsv check.tsv bench.jsonl steps.tsv clocks.tsv \
+    figures.tsv limits.tsv sanitize.tsv peers.tsv peers_clocks.tsv summary.md report/h200.md report/h200.figures.md; do
     [ -s "$OUT/$file" ] && pass || fail "there is $file"
 done
 [ ! -s "$OUT/failures.txt" ] && pass || fail 'nothing failed' "$OUT/failures.txt"
@@ -102,6 +102,8 @@ has check.tsv '^cases/tiny_fp16\tok\t1e-07\t'
 has peers.tsv '^cases/tiny\t1\tfp16\teager\t'
 has sanitize.tsv '^cases/tiny_small\tracecheck\t'
 has limits.tsv '^sgemm_tflops'
+has steps.tsv '^cases/tiny\t1\t2.50\t[0-9.]+\ty\t\S'
+has steps.tsv '^cases/tiny\t2\t0.50\t-\tother\t-$'
 hasnt build.tsv 'failed'
 sed -n '/^## fp32/,/^## tf32/p' "$OUT/summary.md" | grep -E '_(tf32|fp16)' > "$found"
 empty 'precisions are apart'
@@ -173,7 +175,8 @@ has failures.txt '^device: failed: .*does not build: .*no such thing'
 # Every phase fails in the same way.
 for kind in code hang; do
     [ $kind != hang ] || whole=$(echo $whole | sed 's/templates //')
-    fault "launch-$kind limits-$kind probe-$kind bench-$kind peers-$kind smi sanitizer" 1 $whole
+    faulty="launch-$kind limits-$kind probe-$kind bench-$kind steps-code peers-$kind"
+    fault "$faulty smi sanitizer" 1 $whole
     what=$kind
     has failures.txt '^device: failed: bench/launch.cu'
     has failures.txt '^limits: failed: '
@@ -182,6 +185,7 @@ for kind in code hang; do
     has h200.tsv '^h200\t[^\t]+\t2000001\t'
     has failures.txt '^probe: failed: .*, part 1: (exit code|time limit)'
     has failures.txt '^==== bench cases/tiny$'
+    has failures.txt '^steps: failed: cases/tiny: exit code 5'
     hasnt bench.jsonl '"status": "ok"'
     has bench.jsonl '"program": "cases/tiny", "status": "(exit code|time limit)'
     has check.tsv '^cases/tiny_fp16\tok\t'
