@@ -45,15 +45,6 @@ static int conv_tensor($model *m, const char *name, cudnnTensorDescriptor_t *t, 
     return 0;
 }
 
-//@if typed
-// Whether an algorithm with this arithmetic does what the convolution asks for; none may round f32
-// tensors to f16.
-static int conv_takes(const conv_size *s, cudnnMathType_t math) {
-    if (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH) return 1;
-    return (s->half || s->tf32) && math == CUDNN_TENSOR_OP_MATH;
-}
-
-//@end
 // Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
 static int conv_describe($model *m, conv_call *c, const conv_size *s) {
     const int one[$spatial + 1] = {1, 1, 1};
@@ -125,18 +116,30 @@ static void conv_pin(const conv_size *s, Offer *p, int n) {
 }
 
 //@end
-// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
-// fits the workspace, and gives the same bits on every run.
+// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
+// which may be TF32 and has another workspace, where it is listed with FMA too.
 template <class Offer>
-static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
+static bool conv_plain(const Offer *p, int n, int i) {
+    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
+    for (int k = 0; k < n; k++)
+        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
+    return true;
+}
+
+// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
+// workspace, and gives the same bits on every run.
+template <class Offer>
+static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
     //@if typed
-    if (!conv_takes(s, p->mathType)) return false;
+    // None may round f32 tensors to f16.
+    bool good = p[i].mathType != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;
+    if (!s->half && !s->tf32) good = conv_plain(p, n, i);
     //@else
     (void)s;
-    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
+    const bool good = conv_plain(p, n, i);
     //@end
-    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
-           p->determinism == CUDNN_DETERMINISTIC;
+    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
+           p[i].determinism == CUDNN_DETERMINISTIC;
 }
 
 // The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
@@ -147,7 +150,7 @@ static int conv_first($model *m, conv_call *c, const conv_size *s, Offer *p, int
     conv_pin(s, p, n);
     //@end
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, $room)) continue;
+        if (!conv_may_take(p, n, i, s, $room)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;

@@ -382,7 +382,7 @@ static int list_forward(probe *h, int i, choice *list, int *n) {
                                                       ALGORITHMS, &offers, p));
     for (int k = 0; k < offers; k++) {
         bool any = !s->fused || s->relu;
-        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;
+        if (!conv_may_take(p, offers, k, s, conv_limit(s))) continue;
         if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
         //@if typed
         if (is_listed(list, *n, (int)p[k].algo)) continue;
@@ -405,7 +405,7 @@ static int list_data(probe *h, int i, choice *list, int *n) {
                cudnnGetConvolutionBackwardDataAlgorithm_v7(h->cudnn, c->w, c->x, c->conv, c->y,
                                                            ALGORITHMS, &offers, p));
     for (int k = 0; k < offers; k++) {
-        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;
+        if (!conv_may_take(p, offers, k, s, conv_limit(s))) continue;
         //@if typed
         if (is_listed(list, *n, (int)p[k].algo)) continue;
         //@end

@@ -133,6 +133,8 @@ check 'fused: build without a second one' tests/judge/judgecc --quick -o "$work/
 JUDGE_CUDNN_REFUSES=fused "$work/r" "$work/f.weights" > "$work/said" 2>&1
 [ $? = 5 ] && pass || fail 'fused: it does refuse' "$work/said"
 
+check 'listing: in the default arithmetic too' env JUDGE_CUDNN_LISTS=both "$work/f" \
+    "$work/f.weights" --check
 check 'fusion: without such calls' env JUDGE_CUDNN_REFUSES=fusion "$work/f" "$work/f.weights" \
     --check
 

@@ -316,7 +316,8 @@ cudnnStatus_t check_algorithm(const problem &p, int algo) {
 }
 
 // Fills in the algorithms that work, recommended first, then the others. Those that need more than
-// `limit` bytes count as failing.
+// `limit` bytes count as failing. JUDGE_CUDNN_LISTS=both: what is asked for in FMA is listed in the
+// default arithmetic before, which asks for half the workspace.
 template <class Algorithms>
 cudnnStatus_t list_algorithms(const problem &p, size_t limit, bool timed, int requested,
                               int *returned, typename Algorithms::result *results) {
@@ -336,6 +337,7 @@ cudnnStatus_t list_algorithms(const problem &p, size_t limit, bool timed, int re
             if (fits != (pass == 0) || hidden) {
                 continue;
             }
+            bool both = getenv("JUDGE_CUDNN_LISTS") && p.math == CUDNN_FMA_MATH;
             auto &r = results[filled++];
             r = {};
             r.algo = (typename Algorithms::algo)algo;
@@ -348,6 +350,11 @@ cudnnStatus_t list_algorithms(const problem &p, size_t limit, bool timed, int re
                                 ? CUDNN_NON_DETERMINISTIC
                                 : CUDNN_DETERMINISTIC;
             r.mathType = p.math;
+            if (both && filled < requested) {
+                results[filled++] = r;
+                r.mathType = CUDNN_DEFAULT_MATH;
+                r.memory /= 2;
+            }
         }
     }
     *returned = filled;

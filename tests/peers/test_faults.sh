@@ -91,7 +91,8 @@ played() { # TIMES PATTERN
 what='all is well'
 gpu 0 "$what"
 for file in device.tsv h200.tsv build.tsv check.tsv bench.jsonl steps.tsv clocks.tsv \
-    figures.tsv limits.tsv sanitize.tsv peers.tsv peers_clocks.tsv summary.md report/h200.md report/h200.figures.md; do
+    figures.tsv limits.tsv sanitize.tsv peers.tsv peers_clocks.tsv summary.md report/h200.md \
+    report/h200.figures.md; do
     [ -s "$OUT/$file" ] && pass || fail "there is $file"
 done
 [ ! -s "$OUT/failures.txt" ] && pass || fail 'nothing failed' "$OUT/failures.txt"
