@@ -120,7 +120,8 @@ contest_of() { # MODEL N PRECISION
 }
 
 contest() { # MODEL N PRECISION
-    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 more=() log before code part ours base key
+    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 more=() log before code part ours base
+    local key other
     contest_of "$model" "$n" "$precision"
     is_built "$ours" && [ -f "$kit/${model}_n$n.json" ] || return 0
     ! done_already peers "$id" "$key" || return 0
@@ -128,8 +129,11 @@ contest() { # MODEL N PRECISION
     mkdir -p "$(dirname "$work/peers/$id")"
     log=$work/peers/$id.log
     [ -z "$base" ] || ! is_built "$base" || more=(--base "$work/build/$base")
+    source_of "${base:-$ours}"
+    other=$REPLY
     source_of "$ours"
-    ! grep -q 'F(4x4' "$REPLY" || more+=(--winograd)
+    # Convolutions of cuDNN may be Winograd's, or by Fourier transforms, as the peers' are.
+    ! grep -q -e 'F(4x4' -e '^#include <cudnn.h>' "$REPLY" "$other" || more+=(--winograd)
     more+=(--note "$(sed -n -E '/^\/\/ by +/{s|||p;q}' "$REPLY")")
     before=$(clocks)
     seconds=$(limit $contest_limit)

@@ -153,6 +153,14 @@ gpu 0 "$what, built" --phase build --phase check
 played 1 '/tiny_tf32 '
 has check.tsv '^cases/tiny_tf32\t'
 
+what='convolutions of the library'
+gpu 0 "$what: none" --phase build --phase peers
+played 0 '^rounds .* --winograd'
+sed -i 's/^#include <cuda_runtime.h>/&\n#include <cudnn.h>/' \
+    "$work"/tree/build/gpu/cases/tiny_fp16*.cu
+gpu 0 "$what" --phase build --phase peers
+played 1 '^rounds .* --precision fp16 .* --winograd'
+
 what='another GPU'
 GPU='NVIDIA H100'
 export GPU
