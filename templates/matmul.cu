@@ -106,10 +106,10 @@ static bool matmul_pinned($model *m, matmul_call *c, const matmul_size *s) {
     cublasLtMatmulHeuristicResult_t found = {};
     if (!s->version || cublasLtGetVersion() != s->version) return false;
     if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $outtype, $outtype,
-                               s->pin[0], &c->algorithm))
+                               (int)s->pin[0], &c->algorithm))
         return false;
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) {
-        unsigned value = (unsigned)s->pin[1 + i];
+        unsigned value = s->pin[1 + i];
         unsigned short half = (unsigned short)value;
         const void *from = i < 6 ? (const void *)&value : &half;
         if (cublasLtMatmulAlgoConfigSetAttribute(&c->algorithm, what[i], from, i < 6 ? 4 : 2))

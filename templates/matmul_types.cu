@@ -22,7 +22,7 @@ typedef struct matmul_size {
     // What was measured as the fastest, with this version of the library (0: nothing): algorithm,
     // tile, stages, parts of k, reduction, swizzle, custom option, inner shape, cluster shape.
     size_t version;
-    int pin[9];
+    unsigned pin[9];
     //@end
 } matmul_size;
 

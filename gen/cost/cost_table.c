@@ -91,8 +91,10 @@ static bool ein__is_algorithm(const char *key, const char *s) {
     if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
     s += 3;
     for (int k = 0; k < 9; k++) {
+        // The library has 2^32 - 1 parts of a sum where an algorithm chooses their number.
+        bool chooses = k == 3 && !strncmp(s, "4294967295", 10);
         size_t n = strspn(s, "0123456789");
-        if (!n || n > 5 || s[n] != (k < 8 ? '.' : 0)) return false;
+        if (!n || (n > 5 && !(chooses && n == 10)) || s[n] != (k < 8 ? '.' : 0)) return false;
         s += n + (k < 8);
     }
     return true;
