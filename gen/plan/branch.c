@@ -18,7 +18,9 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
             bool known = step->load[0].i == r.i || step->load[1].i == r.i;
-            for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
+            // Extrema that come with places are not there for what is behind these.
+            int from = step->kind == EIN__K_PLACE && k > 1;
+            for (int j = from; j < step->nval; j++) known |= step->val[j].i == r.i;
             for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
             // A transform has its matrices in its text.
             known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
