@@ -78,6 +78,7 @@ parts=(
     "run      cuda $python tests/run_models.py $heavy"
     "run-race cuda $python tests/run_models.py --mode race --once $light"
     "fuzz     cuda $python tests/fuzz_models.py --count 80"
+    "pieces   cuda $python tests/fuzz_pieces.py --seed 21 --count 16"
     'modes    -    python3 tests/check_modes.py'
     'math     -    sh tests/frame/test_math.sh'
     'typed    cuda python3 tests/check_typed.py'

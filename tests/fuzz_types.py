@@ -1,0 +1,158 @@
+"""Pieces of models for fuzz_pieces.py of other types than f32, and of positions that tensors hold:
+products and attention of halves, integers, truths, gathers, cells of recurrent networks."""
+
+HALF = ["f16", "bf16", "f16"]
+
+
+def cast(p, x, type, probability=0.5):
+    return p.op(f"Cast({x}; to={type})") if p.chance(probability) else x
+
+
+def typed(p):
+    """Products and rows of halves, stored as halves or not."""
+    t, m, k = p.any(*HALF), p.size(1, 5, 16, most=65), p.size(4, 8, 16, most=65)
+    n = p.size(8, 5, 16, most=65)
+    x, w = p.input(m, k, type=t), p.given(k, n, type=p.usual(t, t, "f32", "bf16"))
+    y = p.let("m,n", f"sum(k) {x}[m,{p.odd('k', k)}]*{w}[k,n]", k=k, m=m)
+    y = p.out(cast(p, y, p.any(t, "f32", "f16")), 0.2)
+    bias = p.weight(n, type=p.any(t, "f32"))
+    z = p.let("m,n", p.any("relu({0}[m,n] + {1}[n])", "{0}[m,n] * {1}[n]", "{0}[m,n] - {1}[n]",
+                           "{0}[m,n] + {1}[n] + {2}[m,0]").format(y, bias, x))
+    z = p.out(cast(p, z, p.any(t, "f16", "bf16")), 0.3)
+    kind = p.rng.randrange(5)
+    if kind == 0:
+        p.out(cast(p, p.op(f"Softmax({z}; axis={p.any(0, 1)})"), t))
+    elif kind == 1:
+        p.let("m,f", f"sum(n) {z}[m,{p.odd('n', n)}]*{p.weight(n, 7, type=t)}[n,f]", out=True, n=n)
+    elif kind == 2:
+        p.out(cast(p, p.let("m", f"{p.any('sum', 'max')}(n) {z}[m,n]*{z}[m,n]"), t))
+    elif kind == 3:
+        e = p.op(f"Concat({z}, {z}; axis={p.any(0, 1)})")
+        p.out(cast(p, p.op(f"Transpose({e}; perm=[1,0])"), "f32"))
+    else:
+        g = p.op(f"LayerNormalization({cast(p, z, 'f32', 1)}, {p.weight(n)}; axis=-1)")
+        p.let("m,f", f"sum(n) {g}[m,n]*{p.weight(n, 8, type=t)}[n,f]", out=True)
+    p.out(z, 0.3)
+
+
+def typed_attention(p):
+    """Attention over tensors and caches of halves."""
+    t = p.any(*HALF)
+    b, h, d = p.size(1, 2, most=2), p.any(1, 2, 4), p.any(4, 8, 16)
+    l, s = p.size(1, 3, 8, 17, most=33), p.size(7, 16, 33, most=65)
+    g = p.usual(h, 1)
+    q, head = p.input(b, h, l, d, type=p.usual(t, "f32", "bf16")), "h" if g == h else "0"
+    k, v = p.input(b, g, s, d, type=t), p.input(b, g, s, d, type=p.usual(t, t, "f32", "f16"))
+    if p.chance(0.3):
+        q = p.let("b,h,i,d", f"{q}[b,h,i,d]*{p.weight(d)}[d]")
+    if p.chance(0.3):
+        k = cast(p, p.let("b,h,j,d", f"{k}[b,h,j,d] + {p.weight(d, type=t)}[d]"), t, 0.7)
+    box = dict(b=b, h=h, i=l, j=s)
+    dot = p.let("b,h,i,j", f"sum(d) {q}[b,h,i,d]*{k}[b,{head},j,d]", **box)
+    mask = p.usual("", f" + {p.input(b, s, type=t)}[b,j]", f" - 9*[j>i]",
+                   f" + {p.weight(l, s, type='f16')}[i,j]")
+    score = f"0.3*{dot}[b,h,i,j]{mask}"
+    flag = p.input(b, s, type="bool")
+    score = p.usual(score, f"select({flag}[b,j] == 0, -1e9, {score})",
+                    f"select(idx(j) <= idx(i), {score}, -1e9)")
+    x = p.let("b,h,i,j", score, **box)
+    a = cast(p, p.op(f"Softmax({x}; axis=-1)"), t, 0.3)
+    y = p.let("b,i,h,d", f"sum(j) {a}[b,h,i,j]*{v}[b,{head},j,d]", **box)
+    p.out(cast(p, y, p.any(t, "f16")))
+
+
+def integers(p):
+    """Sums and products of integers, exactly; truths; what is made of both."""
+    m, k, n = p.size(1, 5, 16, most=65), p.size(4, 8, 31, most=129), p.size(3, 8, most=33)
+    x = p.input(m, k, type=p.any("i8", "i32", "i64", "i8"))
+    w = p.weight(k, n, type=p.any("i8", "i8", "i32"), between=(-9, 9))
+    kind = p.rng.randrange(6)
+    if kind == 0:
+        y = p.let("m,n", f"sum(k) {x}[m,k]*{w}[k,{p.odd('n', n)}]", n=n)
+        p.out(cast(p, y, p.any("i32", "i64")))
+    elif kind == 1:
+        a = p.op(f"Cast({x}; to=f32)")
+        y = p.let("m,n", f"sum(k) {a}[m,{p.odd('k', k)}]*{w}[k,n]", k=k)
+        p.let("m,n", f"0.1*{y}[m,n] + {p.weight(n)}[n]", out=True)
+    elif kind == 2:
+        y = p.let("m,n", f"sum(k) ({x}[m,k]-{p.any(0, 3)})*{w}[k,n]")
+        p.out(p.op(f"Cast({y}; to={p.any('i32', 'f32')})"))
+    elif kind == 3:
+        red = p.any("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd")
+        y = p.op(f"{red}({cast(p, x, 'i32', 1)}; axes=[{p.any(0, 1)}], keepdims={p.any(0, 1)})")
+        p.out(y)
+        p.op(f"Cast({y}; to=f32)", out=p.chance(0.5))
+    elif kind == 4:
+        z = p.input(m, k, type="i32")
+        a = p.op(f"Cast({x}; to=i32)")
+        y = p.op(f"{p.any('Add', 'Sub', 'Mul', 'Max', 'Min')}({a}, {z})")
+        p.op(f"Concat({y}, {a}; axis={p.any(0, 1)})", out=True)
+    else:
+        a = p.op(f"Cast({x}; to=bool)")
+        c = p.op(f"Cast({p.input(m, k)}; to=bool)")
+        y = p.op(f"{p.any('And', 'Or', 'Xor')}({a}, {c})")
+        z = p.op(f"Where({y}, {p.input(m, k)}, {p.input(1, k)})", out=True)
+        p.let("m", f"sum(k) select({y}[m,k] == 0, {z}[m,{p.odd('k', k)}], 1)", out=True, k=k, m=m)
+
+
+def gather(p):
+    """Rows at positions, of tables and of what products make."""
+    v, e, t, f = p.any(5, 6), p.size(4, 8, most=17), p.size(1, 5, 9, most=33), p.any(3, 8)
+    table = p.given(v, e)
+    ids = p.weight(t, type=p.any("i32", "i64"), between=(0, v - 1))
+    at, row = f"@{ids}[{p.odd('t', t)}]", dict(t=t)
+    y = p.let("t,e", f"{table}[{at},{p.odd('e', e)}]", e=e, **row)
+    p.out(y, 0.2)
+    kind = p.rng.randrange(4)
+    if kind == 0:
+        y = p.let("t,e", f"{y}[t,e] + {y}[{p.odd('t', t)},e]", **row)
+    elif kind == 1:
+        s = p.let("t", f"sum(e) {y}[t,e]*{y}[t,e]")
+        y = p.let("t,e", f"{y}[t,e]/sqrt({s}[{p.odd('t', t)}]+1)", **row)
+    elif kind == 2:
+        y = p.op(f"LayerNormalization({y}, {p.weight(e)}, {p.weight(e)}; axis=-1)")
+    front = p.usual(f"{y}[t,e]", f"{table}[@{ids}[t],e]", f"{y}[t,e]*{table}[@{ids}[t],e]")
+    y = p.let("t,f", f"sum(e) {front}*{p.weight(e, f)}[e,f]")
+    gathered(p, y, table, ids, (v, t, f))
+
+
+def gathered(p, y, table, ids, sizes):
+    """What reads product `y` at positions."""
+    v, t, f = sizes
+    kind = p.rng.randrange(6)
+    far = p.weight(4, type="i32", between=(0, t - 1)) if t > 1 else None
+    if kind == 0 or not far:
+        p.out(y)
+    elif kind == 1:
+        p.let("j,f", f"{y}[@{far}[j],f]", out=True)
+    elif kind == 2:
+        p.let("t,v", f"sum(f) {y}[t,f]*{p.weight(v, f)}[@{ids}[v%{t}],f]", out=True, v=7)
+    elif kind == 3:
+        p.let("f", f"{p.any('sum', 'max')}(t) {y}[t,f]*{table}[@{ids}[t],0]", out=True)
+    elif kind == 4:
+        p.let("j,t", f"sum(f) {y}[@{far}[j],f]*{y}[t,f]", out=True)
+    else:
+        s = p.let("j", f"max(f) {y}[@{far}[j],f]")
+        p.let("j,f", f"exp({y}[@{far}[j],f] - {s}[j])", out=True)
+
+
+def cell(p):
+    """Steps of a recurrent network: maps that finish one product's sums at several places."""
+    b, h, gates = p.size(1, 2, 5, most=17), p.size(4, 5, 8, most=33), p.any(2, 3, 4)
+    w, x = p.weight(gates * h, h), p.input(p.any(2, 3), b, gates * h)
+    state, kept = p.input(b, h), p.input(b, h)
+    for t in range(2):
+        pre = p.let("b,g", f"sum(k) {state}[b,{p.odd('k', h)}]*{w}[g,k] + {x}[{t},b,g]", k=h)
+        if p.chance(0.2):
+            pre = p.let("b,g", f"{pre}[b,g] + {p.weight(gates * h)}[g]")
+        order = p.any("{0}*%d+h" % h, "h*%d+{0}" % gates)
+        at = [f"{pre}[b,{order.format(i)}]" for i in range(gates)]
+        new = f"sigmoid({at[0]})*{kept}[b,h] + sigmoid({at[-1]})*tanh({at[1]})"
+        kept = p.out(p.let("b,h", p.usual(new, f"{new} + {pre}[b,0]"), h=h), 0.2)
+        body = f"sigmoid({at[gates // 2]})*tanh({kept}[b,{p.usual('h', p.odd('h', h))}])"
+        state = p.out(p.let("b,h", body, h=h), 0.2)
+    p.out(state)
+
+
+KINDS = {"gather": gather, "cell": cell}
+TYPED = {"typed": typed, "typed-attention": typed_attention, "integers": integers}
