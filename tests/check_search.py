@@ -159,6 +159,10 @@ def main():
     # The thread of a line stores what it has at each place.
     check("threads go along short ones", re.search(r"for \(int i1 = 0; i1 < 19; i1\+\+\) \{\n"
                                                    r"(?:.*\n)*? +acc \+= (?:.*\n)*? +y\[", sums))
+    path = os.path.join(ROOT, "tests", "unseen", "long_windows.ein")
+    for options, count in ((), 7), (("--math", "fp16"), 6), (("--small", "--math", "tf32"), 3):
+        text = run(path, *options)[0]
+        check("long windows are products %s" % (options,), "windows in blocks %d" % count in text)
     parts = run(os.path.join(ROOT, "tests", "unseen", "triangles.ein"))[0]
     for who, loop in (("a thread", r"for \(int r0 = from_r0; r0 < until_r0; r0\+\+\)"),
                       ("a warp", r"for \(unsigned k = lane; k < \(unsigned\)until_r0; k \+= 32u\)"),

@@ -67,6 +67,10 @@ static const ein__rule ein__rules[] = {
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
     [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
                          .quota = 200, .towards = EIN__TO_GEMM},
+    // V[x] = sum(y) d[a*x + y] w[y], x = B*X + t, is Z[X,t] = sum(m) d[a*B*X + m] w[m - a*t]
+    [EIN__RULE_TOEPLITZ] = {"toeplitz", "windows as products with Toeplitz matrices",
+                            EIN__BY_SEARCH, ein__rule_toeplitz, .quota = 20,
+                            .towards = EIN__TO_NONE},
     // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
     [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM, .apply = NULL},
     // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten

@@ -100,6 +100,8 @@ fault 'the wrong phase of a denominator' derive/rule_point.c \
     's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
 fault 'phases at a window that begins where the first one does' derive/rule_windows.c \
     's/ein__ix_addc(ctx, rest, least)/rest/' 1120
+fault 'a Toeplitz matrix that goes on behind the window' derive/rule_toeplitz.c \
+    's/f->hi + 1 != ctx->value\[w->val\]\.shape\.d\[k\]/false/'
 fault 'phases of what repeats all in one place' derive/rule_repeats.c \
     's/ein__ix_mod(ctx, it, r->phases), &r->t/ein__ix_mod(ctx, it, 1), \&r->t/'
 fault 'channels of a concatenation that end too late' derive/rule_linear.c \
