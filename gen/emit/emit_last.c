@@ -195,7 +195,8 @@ static bool ein__klast(ein__kgen *g, const ein__step *step, const char *hint, ei
     int64_t stride[EIN__MAX_RANK];
     ein__klast_strip z = {.columns = 0};
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane);
+    *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane) &&
+            !(g->sliced >> z.w.col.t & 1);
     if (!*fits) return false;
     ein_ctx *ctx = g->ctx;
     bool wide = g->wide;

@@ -47,7 +47,9 @@ static bool ein__kwindow_choose(ein__kgen *g, const ein__kred *r, ein__kwindow_t
     t->vectors = t->vec > 1 && ein__kwindow_aligned(g, &t->w, t->vec);
     if (r->outputs / t->vec < sms * EIN__WINDOW_LEAST) return false;
     int64_t taps = t->w.row.taps * t->w.col.taps;
-    for (t->rows = 4; t->rows > 0; t->rows /= 2) {
+    // A slice of another kernel has its rows alone.
+    bool sliced = t->w.row.t >= 0 && (g->sliced >> t->w.row.t & 1);
+    for (t->rows = sliced ? 1 : 4; t->rows > 0; t->rows /= 2) {
         ein__kwindow_size(t);
         int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
         int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
