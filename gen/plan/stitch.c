@@ -176,6 +176,13 @@ static int64_t ein__stitch_turns(ein_ctx *ctx, const ein__seam *z, const ein__st
     return ein__ceil(threads, EIN__STITCH_THREADS / z->groups) - 1;
 }
 
+// What the arithmetic of step `s` takes, `ps` if all lanes of its warps had work: a slice may have
+// fewer threads.
+static int64_t ein__stitch_math(ein_ctx *ctx, const ein__seam *z, const ein__step *s, int64_t ps) {
+    int64_t threads = ein__ceil(ein__thread_count(ctx, s), z->slices);
+    return ein__muldiv(ps, ein__ceil(threads, 32) * 32, threads);
+}
+
 // What both take, without the tensor's way through memory. Fewer blocks than SMs compute as much
 // longer, and wait for memory where each has its most.
 static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
@@ -188,7 +195,8 @@ static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     if (!z->also) w.bytes[EIN__BY_UNIT] -= ein__least(stored, w.bytes[EIN__BY_UNIT]);
     for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__plus(w.bytes[k], x.bytes[k]);
     w.weights = ein__plus(w.weights, x.weights);
-    w.math_ps = ein__plus(w.math_ps, x.math_ps);
+    w.math_ps = ein__plus(ein__stitch_math(ctx, z, z->first, w.math_ps),
+                          ein__stitch_math(ctx, z, z->second, x.math_ps));
     w.chain_ps = ein__plus(w.chain_ps, x.chain_ps);
     int64_t alone = g->sms / EIN__TAIL_ALONE;
     if (blocks < alone) {
