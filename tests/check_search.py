@@ -163,6 +163,8 @@ def main():
     for options, count in ((), 7), (("--math", "fp16"), 6), (("--small", "--math", "tf32"), 3):
         text = run(path, *options)[0]
         check("long windows are products %s" % (options,), "windows in blocks %d" % count in text)
+    pools = run(os.path.join(ROOT, "tests", "unseen", "wide_pools.ein"))[0]
+    check("wide pools go one axis at a time", "windows one axis at a time 5" in pools)
     parts = run(os.path.join(ROOT, "tests", "unseen", "triangles.ein"))[0]
     for who, loop in (("a thread", r"for \(int r0 = from_r0; r0 < until_r0; r0\+\+\)"),
                       ("a warp", r"for \(unsigned k = lane; k < \(unsigned\)until_r0; k \+= 32u\)"),

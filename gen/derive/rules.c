@@ -106,6 +106,9 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // max(r,s) x[i+r,j+s] is max(r) W[i+r,j], W[p,j] = max(s) x[p,j+s]: ein__separate_windows
+    [EIN__RULE_SEPARATE] = {"separate", "windows one axis at a time", EIN__ON_PROGRAM,
+                            .apply = NULL},
     // V read at lo..hi alone is V', V'[i] = V[i + lo]: ein__leave_out
     [EIN__RULE_NEEDED] = {"needed", "what nothing reads left out", EIN__ON_PROGRAM, .apply = NULL},
     // sum(c) w[c] sum(k) a(k,h) x[c,i(k,h)] is sum(k) a(k,h) sum(c) w[c] x[c,i(k,h)], and sum(r)

@@ -436,6 +436,11 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
+// Reductions of the program under `root` in several steps, where each has fewer terms.
+static bool ein__in_parts(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__block_prefixes(ctx, root, nroot) && ein__separate_windows(ctx, root, nroot);
+}
+
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
 // is and in each other variant. The cheapest as a whole is taken, so it never costs more than the
 // baseline under the same table. ein_desc.form: derived with each contraction's so-and-so best
@@ -462,11 +467,10 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
     ctx->approach.entire = less && ein__few_steps(ctx);
     if (ctx->approach.entire &&
-        !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
+        !(ein__in_parts(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
     ctx->approach.entire = false;
-    if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
-        return false;
+    if (!ein__in_parts(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot)) return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
         bool changed;
         ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);

@@ -102,6 +102,8 @@ fault 'phases at a window that begins where the first one does' derive/rule_wind
     's/ein__ix_addc(ctx, rest, least)/rest/' 1120
 fault 'a Toeplitz matrix that goes on behind the window' derive/rule_toeplitz.c \
     's/f->hi + 1 != ctx->value\[w->val\]\.shape\.d\[k\]/false/'
+fault 'windows one axis at a time whose padding adds up' derive/rule_separate.c \
+    's/s->reduce == EIN__R_SUM *? pad == 0/s->reduce == EIN__R_SUM ? true/'
 fault 'phases of what repeats all in one place' derive/rule_repeats.c \
     's/ein__ix_mod(ctx, it, r->phases), &r->t/ein__ix_mod(ctx, it, 1), \&r->t/'
 fault 'channels of a concatenation that end too late' derive/rule_linear.c \
