@@ -11,7 +11,8 @@
 
 enum {
     EIN__TOEPLITZ_COLUMNS = 64,  // of a tile, at most ...
-    EIN__TOEPLITZ_LEAST = 4,     // ... and places that are worth it
+    EIN__TOEPLITZ_LEAST = 4,     // ... and places ...
+    EIN__TOEPLITZ_TAPS = 6,      // ... and terms that are worth it
     EIN__TOEPLITZ_GROWTH = 400,  // of the terms, percent
     EIN__TOEPLITZ_SIZES = 3      // numbers of columns that are tried
 };
@@ -50,7 +51,9 @@ static bool ein__find_toeplitz(ein_ctx *ctx, ein__toeplitz *z, uint32_t k) {
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
         if (slot >= z->s->nt) {
-            if (f->t[i].k != 1 || !ein__spans_filter(ctx, z->filter, slot)) continue;
+            if (f->t[i].k != 1 || z->s->n[slot] < EIN__TOEPLITZ_TAPS ||
+                !ein__spans_filter(ctx, z->filter, slot))
+                continue;
             z->y = slot;
             found |= 1;
         } else if (f->t[i].k > 0 && !(others >> slot & 1)) {

@@ -100,8 +100,8 @@ fault 'the wrong phase of a denominator' derive/rule_point.c \
     's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
 fault 'phases at a window that begins where the first one does' derive/rule_windows.c \
     's/ein__ix_addc(ctx, rest, least)/rest/' 1120
-fault 'a Toeplitz matrix that goes on behind the window' derive/rule_toeplitz.c \
-    's/f->hi + 1 != ctx->value\[w->val\]\.shape\.d\[k\]/false/'
+fault 'a block whose places are all the first one' derive/rule_toeplitz.c \
+    's/ein__ix_mod(ctx, at\[z->x\], b)/ein__ix_mod(ctx, at[z->x], 1)/'
 fault 'windows one axis at a time whose padding adds up' derive/rule_separate.c \
     's/s->reduce == EIN__R_SUM *? pad == 0/s->reduce == EIN__R_SUM ? true/'
 fault 'phases of what repeats all in one place' derive/rule_repeats.c \
