@@ -250,8 +250,19 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
     return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
-// The kernel of a running sum whose threads go along (running.c), as the map of its terms `*terms`;
-// how long the threads take for the places. False: it is none.
+// How long blocks take that go along the lines of a running sum, `n` places each, of `lines`.
+static int64_t ein__lines_chain(const ein__gpu *g, int64_t lines, int64_t n) {
+    int64_t each = n % EIN__LINE_EACH ? 1 : EIN__LINE_EACH;
+    int64_t turns = ein__ceil(n, EIN__BLOCK_THREADS * each);
+    int64_t waves = ein__ceil(lines, g->sms * EIN__LINE_RESIDENT);
+    int64_t ops = ein__times(ein__times(ein__ceil(lines, g->sms), turns),
+                             EIN__BLOCK_THREADS * EIN__LINE_OPERATIONS);
+    int64_t ps = ein__times(ein__times(waves, turns), EIN__MEMORY_PS + EIN__LINE_TURN_PS);
+    return ein__most(ps, ein__issued_ps(g, ops, 1));
+}
+
+// The kernel of a running sum whose threads or blocks go along (running.c), as the map of its terms
+// `*terms`; how long they take for the places. False: it is none.
 static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel *map,
                                 ein__scope *terms, int64_t *ps) {
     enum { RESIDENT = 1024 };  // threads of an SM: assumed
@@ -261,7 +272,9 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
     ein__ex term;
     if (k->kind != EIN__K_REDUCE) return false;
     if (!k->out) ein__dense_result(k->s[0], out);
-    if (!ein__runs_along(ctx, k->s[0], k->out ? k->out : out, &p, &term)) return false;
+    const int64_t *stride = k->out ? k->out : out;
+    bool along = ein__runs_along(ctx, k->s[0], stride, &p, &term);
+    if (!along && !ein__runs_lines(ctx, k->s[0], stride, &p, &term)) return false;
     *terms = *k->s[0];
     terms->reduce = EIN__R_NONE;
     terms->ns = 0;
@@ -270,6 +283,8 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
     map->kind = EIN__K_MAP;
     map->s[0] = terms;
     int64_t lines = ein__outputs_of(terms) / terms->n[p.slot], lanes = 4;
+    *ps = ein__lines_chain(g, lines, terms->n[p.slot]);
+    if (!along) return true;
     if (lines / lanes < EIN__SHARED_OUTPUTS) lanes = 1;
     int64_t waves = ein__ceil(lines / lanes, g->sms * RESIDENT);
     *ps = ein__times(ein__times(waves, terms->n[p.slot]), EIN__LOOP_TURN_PS);

@@ -5,7 +5,7 @@
 //     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
 // n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
 
-enum { EIN__PREFIX_BLOCK = 64 };  // longest block tried
+enum { EIN__PREFIX_BLOCK = 8192 };  // longest block tried
 
 // The box of `s` with the places of its slot `at` counted as `count` blocks of `size`, or as blocks
 // alone (size 0), summed over `terms`; map[] has the slots of `s` in it.

@@ -28,7 +28,7 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
-enum { EIN__SEEDED = 10 };  // templates of a kind, at most
+enum { EIN__SEEDED = 11 };  // templates of a kind, at most
 
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
@@ -41,7 +41,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last}},
+                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last, ein__tmpl_running}},
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},

@@ -44,6 +44,15 @@ static bool ein__warps_of(ein_ctx *ctx, const ein__step *s) {
     return s->kind == EIN__K_REDUCE && ein__shares_warps(ein__results_of(ctx, p), ein__terms_of(p));
 }
 
+// Whether blocks of the step's kernel go along the lines of a running sum.
+static bool ein__has_lines(ein_ctx *ctx, const ein__step *s) {
+    ein__running p;
+    ein__ex term;
+    return s->kind == EIN__K_REDUCE && !s->sums &&
+           ein__runs_lines(ctx, ein__scope_of(ctx, s->val[0]), ctx->plan.layout[s->out.i].stride,
+                           &p, &term);
+}
+
 // Whether threads of the step's kernel work by themselves on elements or tiles of the result, or
 // warps do whose lanes read neighbours.
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
@@ -55,7 +64,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
         s->parts > 1 || s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
-    if (s->kind != EIN__K_REDUCE) return false;
+    if (s->kind != EIN__K_REDUCE || ein__has_lines(ctx, s)) return false;
     k = ein__step_kernel(ctx, s);
     if (ein__warps_of(ctx, s)) {
         bool lanes;

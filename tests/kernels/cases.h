@@ -660,6 +660,7 @@ static void all_cases(ein_ctx *ctx) {
     pairs(ctx);
     finishes(ctx);
     running_sums(ctx);
+    running_lines(ctx);
     places(ctx);
     halves(ctx);
     same_text(ctx);

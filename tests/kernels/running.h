@@ -1,5 +1,5 @@
 // Running sums: threads that go along the places, as many terms ahead as they load, with four lanes
-// where there are enough lines.
+// where there are enough lines; blocks that do, whose threads have a vector of places or one.
 
 // y[b,i,j] = f(sum(r) x[b,r,j] w[b,r] [r <= i + c]), of `m` places and `n` terms.
 static void running(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t lines, int64_t c,
@@ -22,6 +22,38 @@ static void running(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t lines
     if (m > n) y = READ(sum, 0, h, i, j);
     ein__val map = define(ctx, t, EIN__R_NONE, 3, 0, box, BIN(MAX, UN(TANH, y), NUM(-0.5)));
     CHECK("running_map", EIN__K_REDUCE, sum, map);
+}
+
+// y[b,i] = f(sum(r) x[b,r] w[r] [r <= i + c]), of `m` places and `n` terms.
+static void running_line(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t c, ein__dtype t) {
+    const int64_t *box = DIMS(b, m, n);
+    ein__val x = input(ctx, t, 2, DIMS(b, n)), w = input(ctx, EIN__F32, 1, DIMS(n));
+    ein__ix h = it(ctx, 0, b), i = it(ctx, 1, m), r = it(ctx, 2, n);
+    ein__ix behind = ADDC(ADD(i, SCALE(r, -1)), c);
+    ein__ex body = BIN(MUL, READ(w, 0, r), READ(x, 0, h, r));
+    body = ein__ex_when(ctx, behind, m + n, false, body);
+    ein__val sum = define(ctx, EIN__F32, EIN__R_SUM, 2, 1, box, body);
+    ein__running p;
+    ein__ex term;
+    const int64_t *stride = ctx->plan.layout[sum.i].stride;
+    if (!ein__runs_lines(ctx, ein__scope_of(ctx, sum), stride, &p, &term)) exit(1);
+    CHECK("running_line", EIN__K_REDUCE, sum);
+    layout(ctx, sum, "01", 4, 4);
+    CHECK("running_line_apart", EIN__K_REDUCE, sum);
+    ein__ex y = BIN(ADD, READ(sum, 0, h, i), READ(x, 0, h, it(ctx, 1, m)));
+    if (m > n) y = READ(sum, 0, h, i);
+    ein__val map = define(ctx, t, EIN__R_NONE, 2, 0, box, BIN(MAX, UN(TANH, y), NUM(-0.5)));
+    CHECK("running_line_map", EIN__K_REDUCE, sum, map);
+}
+
+static void running_lines(ein_ctx *ctx) {
+    static const int64_t places[] = {256, 257, 1023, 1024, 1028, 2051};
+    for (int i = 0; i < COUNT(places); i++) {
+        ein__dtype t = i % 3 == 1 ? EIN__F16 : i % 3 == 2 ? EIN__BF16 : EIN__F32;
+        running_line(ctx, 1 + i % 3, places[i], places[i], -(i % 3), t);
+    }
+    running_line(ctx, 2, 1032, 1024, -9, EIN__F32);
+    running_line(ctx, 1, 260, 700, 0, EIN__F16);
 }
 
 static void running_sums(ein_ctx *ctx) {
