@@ -87,6 +87,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
+    ein__arena_free(&ctx->forms);
     ein__arena_free(&ctx->arena);
     EIN_FREE(ctx);
 }

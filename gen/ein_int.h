@@ -33,10 +33,15 @@ enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 
 // ---------------------------------------------------------------------------------------- base.c
 
-// Memory of a context, released all at once. Blocks are zeroed and 16-byte aligned.
+// Memory of a context, released all at once or down to a mark. Blocks are zeroed and 16-byte
+// aligned.
 typedef struct ein__arena {
     struct ein__chunk *head;
 } ein__arena;
+typedef struct ein__arena_mark {
+    struct ein__chunk *head;
+    size_t used;  // of it
+} ein__arena_mark;
 
 // Growing text. `s` is always NUL-terminated once anything was put.
 typedef struct ein__buf {
@@ -53,6 +58,7 @@ typedef struct ein__slot {
 
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
+    uint32_t *hash;    // by record; stb_ds array
     ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
     uint32_t derived;  // bytes that records begin with and that follow from the others
@@ -584,7 +590,7 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
-    ein__arena arena;
+    ein__arena arena, forms;  // `forms`: expressions and scopes
     ein_status status;
     ein__buf errors;
     int nerror;

@@ -72,6 +72,7 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
                            bool (*better)(const ein__plan *p, const ein__plan *best),
                            ein__offer *tried) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
+    ein__made then = ein__made_now(ctx);
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -82,6 +83,7 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
         other = best;
     } else {
         ein__plan_again(ctx, &best);
+        ein__forget_plans(ctx, &then);
     }
     ein__plan_free(&other.plan);
     ein__search_free(other.search);

@@ -32,6 +32,12 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
+// Forgets what was made since `then` for plans that are not taken: whatever is told of each value,
+// scope or expression stays small.
+static void ein__forget_plans(ein_ctx *ctx, const ein__made *then) {
+    if (!ctx->desc.probe) ein__forget_since(ctx, then);
+}
+
 // A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
 // it changes is all over the program, and a changed layer should not change the others for a
 // trifle. One that does both changes it once.
@@ -151,13 +157,15 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
-// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
-static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
+// Makes `other`, of what was made by `then`, the context's plan again unless the new one is `ok` and
+// cheaper.
+static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *then, bool ok) {
     if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
         ein__pass_plan(ctx, other);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *other;
+        ein__forget_plans(ctx, then);
     }
 }
 
@@ -165,16 +173,18 @@ static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__made then = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
         arrsetlen(ctx->norm, 0);
+        ein__forget_plans(ctx, &then);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    ein__keep_cheaper(ctx, &apart, true);
+    ein__keep_cheaper(ctx, &apart, &then, true);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -202,11 +212,12 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
                              bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__plan first = ctx->plan;
+    ein__made then = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     *flag = true;
     bool ok = build(ctx, root, nroot);
     *flag = false;
-    ein__keep_cheaper(ctx, &first, ok);
+    ein__keep_cheaper(ctx, &first, &then, ok);
     return ok;
 }
 
@@ -220,13 +231,14 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
-// Makes the plan that was made before, if there is one, the context's again unless the new one is
-// better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+// Makes the plan that was made before, if there is one, the context's again unless the new one,
+// of what was made since `then`, is better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, const ein__made *then, bool ok) {
     if (!best->root) return;
     if (!ok || !ein__is_better_plan(ctx, best)) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
+        ein__forget_plans(ctx, then);
     } else {
         ein__pass_plan(ctx, best);
     }
@@ -330,13 +342,16 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
+    ok = ok && ein__derive(ctx, root, nroot);
+    // What is derived is remembered, by the search (search.c).
+    ein__made then = ein__made_now(ctx);
+    ok = ok && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.approach = ctx->approach;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
-    else ein__keep_better(ctx, &best, ok);
+    else ein__keep_better(ctx, &best, &then, ok);
     return ok;
 }
 
@@ -454,12 +469,13 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
+    ein__made then = ein__made_now(ctx);
     bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.approach = ctx->approach;
-    ein__keep_better(ctx, &best, ok);
+    ein__keep_better(ctx, &best, &then, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
