@@ -80,6 +80,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->norm);
     arrfree(ctx->counted);
     arrfree(ctx->passed);
+    arrfree(ctx->known);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};

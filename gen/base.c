@@ -223,6 +223,8 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+EIN__FN uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
+
 // -------------------------------------------------------------------------------------- interning
 
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of

@@ -519,6 +519,12 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
+// What the cheapest plan of a derived program costs, by all that decides it.
+typedef struct ein__known_plan {
+    uint64_t key;
+    int64_t ps;
+} ein__known_plan;
+
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -626,6 +632,7 @@ struct ein_ctx {
     uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
+    ein__known_plan *known;  // plans made so far; stb_ds array
     bool probed;  // `kernels` has those of all plans
     bool quiet;   // what is priced is not remembered
     int rank;     // which definition of a problem is taken: 0 is the cheapest

@@ -51,10 +51,10 @@ enum {
 // Whether the plan has so few steps that a look at other plans costs little.
 static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
 
-// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
-// baseline.
-static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
+// Whether a plan that costs `ps` is to be taken instead of `best`: never one that costs more than
+// the baseline.
+static bool ein__is_better(const ein_ctx *ctx, int64_t ps, const ein__plan *best) {
+    int64_t than = ein__plan_cost(best);
     if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
     else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
     return ps <= best->baseline_ps && ps < than;
@@ -235,7 +235,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 // of what was made since `then`, is better.
 static void ein__keep_better(ein_ctx *ctx, ein__plan *best, const ein__made *then, bool ok) {
     if (!best->root) return;
-    if (!ok || !ein__is_better_plan(ctx, best)) {
+    if (!ok || !ein__is_better(ctx, ein__plan_cost(&ctx->plan), best)) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
         ein__forget_plans(ctx, then);
@@ -336,6 +336,23 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     return ok;
 }
 
+// What decides the plans of the derived program under `root`.
+static uint64_t ein__plan_key(ein_ctx *ctx, const ein__val *root, int nroot) {
+    uint64_t way = (uint64_t)ctx->desc.math * 2 + (ctx->desc.libs == EIN_LIBS_NONE);
+    way = way * 4 + (uint64_t)ctx->channels_last * 2 + ctx->online;
+    return ein__mix(ein__program_key(ctx, root, nroot), way);
+}
+
+// Whether the derived program of key `key` was planned before and its plan, known by its cost, need
+// not be made again, as `best` is better. A better one than that had to be beaten then, or as good
+// a one, so that no more ways were tried.
+static bool ein__is_known_plan(const ein_ctx *ctx, uint64_t key, const ein__plan *best) {
+    bool known = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->known) && !known; i++)
+        known = ctx->known[i].key == key && !ein__is_better(ctx, ctx->known[i].ps, best);
+    return known && best->root && !ctx->desc.probe && !ctx->desc.form;
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
@@ -345,7 +362,14 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot);
     // What is derived is remembered, by the search (search.c).
     ein__made then = ein__made_now(ctx);
+    uint64_t key = ok ? ein__plan_key(ctx, root, nroot) : 0;
+    if (ok && ein__is_known_plan(ctx, key, &best)) {
+        ctx->typed = false;
+        ctx->plan = best;
+        return true;
+    }
     ok = ok && ein__build_derived(ctx, root, nroot, &best);
+    if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.approach = ctx->approach;

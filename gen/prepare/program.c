@@ -116,3 +116,73 @@ EIN__FN void ein__readers_free(ein__readers *r) {
     arrfree(r->all);
     arrfree(r->first);
 }
+
+// ------------------------------------------------------------------------------------ keys
+
+// Hashes of a program's parts by structure, by id; 0: not known.
+typedef struct ein__digest {
+    ein_ctx *ctx;
+    uint64_t *value, *expr;  // stb_ds arrays
+} ein__digest;
+
+static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex);
+
+static uint64_t ein__digest_ix(ein__digest *z, ein__ix ix) {
+    uint64_t h = ein__mix(1, ix.i);
+    if (!ein__ix_has_gather(z->ctx, ix)) return h;
+    const ein__index *f = ein__ix_get(z->ctx, ix);
+    h = ein__mix(ein__mix(2, (uint64_t)f->c), (uint64_t)f->q);
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(z->ctx, f->t[t].atom);
+        h = ein__mix(ein__mix(h, (uint64_t)f->t[t].k), a->kind);
+        h = ein__mix(ein__mix(h, a->slot), (uint64_t)a->n);
+        if (a->kind == EIN__GATHER) h = ein__mix(h, ein__digest_ex(z, (ein__ex){a->ex}));
+        else if (a->kind != EIN__ITER) h = ein__mix(h, ein__digest_ix(z, (ein__ix){a->ix}));
+    }
+    return h;
+}
+
+static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(z->ctx, ex);
+    if (z->expr[ex.i]) return z->expr[ex.i];
+    uint64_t h = ein__mix(ein__mix(e->op, e->fn), ein__mix(e->negate, (uint64_t)e->n));
+    h = ein__mix(ein__mix(h, e->bits), e->op == EIN__X_READ ? z->value[e->val] : 0);
+    for (uint32_t k = 0; k < e->nkid; k++) h = ein__mix(h, ein__digest_ex(z, e->kid[k]));
+    for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__digest_ix(z, e->ix[k]));
+    z->expr[ex.i] = h;
+    return h;
+}
+
+static uint64_t ein__digest_scope(ein__digest *z, const ein__scope *s) {
+    uint64_t h = ein__mix(ein__mix(s->reduce, s->nt), s->ns);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) h = ein__mix(h, (uint64_t)s->n[i]);
+    return ein__mix(h, ein__digest_ex(z, s->body));
+}
+
+static uint64_t ein__digest_value(ein__digest *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value *p = &ctx->value[v.i];
+    bool kept = (ptrdiff_t)v.i < arrlen(ctx->kept) && ctx->kept[v.i];
+    uint64_t h = ein__mix(ein__mix(p->kind, p->dtype), (uint64_t)kept);
+    if (p->kind != EIN__V_SCOPE) return ein__mix(h, v.i);
+    h = ein__mix(ein__mix(h, (uint64_t)p->tensor), (uint64_t)p->node);
+    return ein__mix(h, ein__digest_scope(z, ein__sc_get(ctx, p->scope)));
+}
+
+// A hash of the program under `root` up to names: programs of equal definitions, made for the same
+// of the model, have equal ones.
+EIN__FN uint64_t ein__program_key(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__digest z = {.ctx = ctx};
+    ein__val *order = ein__live(ctx, root, nroot);
+    uint64_t h = 0;
+    arrsetlen(z.value, arrlen(ctx->value));
+    arrsetlen(z.expr, arrlen(ctx->exprs.rec));
+    memset(z.expr, 0, (size_t)arrlen(z.expr) * sizeof *z.expr);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++)
+        z.value[order[i].i] = ein__digest_value(&z, order[i]);
+    for (int k = 0; k < nroot; k++) h = ein__mix(h, z.value[root[k].i]);
+    arrfree(order);
+    arrfree(z.value);
+    arrfree(z.expr);
+    return h;
+}
