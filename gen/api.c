@@ -81,6 +81,9 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->counted);
     arrfree(ctx->passed);
     arrfree(ctx->known);
+    ein__table_free(&ctx->priced);
+    arrfree(ctx->price);
+    arrfree(ctx->scope_key);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};

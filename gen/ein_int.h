@@ -519,6 +519,13 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
+// What the step of a stored value costs under the layouts as they stand, and whether another layout
+// of its operands or its result could make it cheaper.
+typedef struct ein__price {
+    int64_t ps;
+    bool open;
+} ein__price;
+
 // What the cheapest plan of a derived program costs, by all that decides it.
 typedef struct ein__known_plan {
     uint64_t key;
@@ -618,6 +625,7 @@ struct ein_ctx {
         uint32_t slot, ix;
     } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
     ein__pos subscript;              // being lowered, for messages; no line: none is
+    uint64_t *scope_key;  // by scope: its hash (program.c), 0: not asked for; stb_ds array
     ein__value *value;               // stb_ds array; [0] unused
     ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
@@ -633,6 +641,8 @@ struct ein_ctx {
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     ein__known_plan *known;  // plans made so far; stb_ds array
+    ein__table priced;       // hashes of all that decides a step's price (price.c) ...
+    ein__price *price;       // ... and the prices; stb_ds array
     bool probed;  // `kernels` has those of all plans
     bool quiet;   // what is priced is not remembered
     int rank;     // which definition of a problem is taken: 0 is the cheapest

@@ -762,6 +762,7 @@ EIN__FN ein__made ein__made_now(const ein_ctx *ctx) {
 EIN__FN void ein__forget_since(ein_ctx *ctx, const ein__made *then) {
     for (ptrdiff_t i = then->exprs; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     if (arrlen(ctx->reads) > then->exprs) arrsetlen(ctx->reads, then->exprs);
+    if (arrlen(ctx->scope_key) > then->scopes) arrsetlen(ctx->scope_key, then->scopes);
     ein__table_cut(&ctx->exprs, then->exprs);
     ein__table_cut(&ctx->scopes, then->scopes);
     ein__arena_cut(&ctx->forms, then->forms);

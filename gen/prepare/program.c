@@ -119,10 +119,15 @@ EIN__FN void ein__readers_free(ein__readers *r) {
 
 // ------------------------------------------------------------------------------------ keys
 
-// Hashes of a program's parts by structure, by id; 0: not known.
+enum { EIN__DIGEST_NODES = 100000 };  // of a definition as a tree; behind them are ids
+
+// What hashes of structure are made with. Of a program, by id, 0: not known; of one definition, the
+// values it reads, which count alone, in the order that they are met.
 typedef struct ein__digest {
     ein_ctx *ctx;
-    uint64_t *value, *expr;  // stb_ds arrays
+    uint64_t *value, *expr;
+    uint32_t *met;  // stb_ds arrays
+    int nodes;
 } ein__digest;
 
 static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex);
@@ -142,14 +147,23 @@ static uint64_t ein__digest_ix(ein__digest *z, ein__ix ix) {
     return h;
 }
 
+static uint64_t ein__digest_read(ein__digest *z, uint32_t v) {
+    if (z->value) return z->value[v];
+    ptrdiff_t at = 0;
+    while (at < arrlen(z->met) && z->met[at] != v) at++;
+    if (at == arrlen(z->met)) arrput(z->met, v);
+    return (uint64_t)at;
+}
+
 static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex) {
     const ein__expr *e = ein__ex_get(z->ctx, ex);
-    if (z->expr[ex.i]) return z->expr[ex.i];
+    if (z->expr && z->expr[ex.i]) return z->expr[ex.i];
+    if (!z->expr && ++z->nodes > EIN__DIGEST_NODES) return ex.i;
     uint64_t h = ein__mix(ein__mix(e->op, e->fn), ein__mix(e->negate, (uint64_t)e->n));
-    h = ein__mix(ein__mix(h, e->bits), e->op == EIN__X_READ ? z->value[e->val] : 0);
+    h = ein__mix(ein__mix(h, e->bits), e->op == EIN__X_READ ? ein__digest_read(z, e->val) : 0);
     for (uint32_t k = 0; k < e->nkid; k++) h = ein__mix(h, ein__digest_ex(z, e->kid[k]));
     for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__digest_ix(z, e->ix[k]));
-    z->expr[ex.i] = h;
+    if (z->expr) z->expr[ex.i] = h;
     return h;
 }
 
@@ -185,4 +199,14 @@ EIN__FN uint64_t ein__program_key(ein_ctx *ctx, const ein__val *root, int nroot)
     arrfree(z.value);
     arrfree(z.expr);
     return h;
+}
+
+// A hash of definition `sc` up to what it reads.
+EIN__FN uint64_t ein__scope_key(ein_ctx *ctx, ein__sc sc) {
+    while (arrlen(ctx->scope_key) <= (ptrdiff_t)sc.i) arrput(ctx->scope_key, 0);
+    if (ctx->scope_key[sc.i]) return ctx->scope_key[sc.i];
+    ein__digest z = {.ctx = ctx};
+    ctx->scope_key[sc.i] = ein__digest_scope(&z, ein__sc_get(ctx, sc));
+    arrfree(z.met);
+    return ctx->scope_key[sc.i];
 }
