@@ -38,6 +38,11 @@ static void ein__forget_plans(ein_ctx *ctx, const ein__made *then) {
     if (!ctx->desc.probe) ein__forget_since(ctx, then);
 }
 
+// The same for programs that are derived, where the context's plan is still the one of `steps`.
+static void ein__forget_programs(ein_ctx *ctx, const ein__derived *then, const ein__step *steps) {
+    if (!ctx->desc.probe && ctx->plan.step == steps) ein__forget_derived(ctx, then);
+}
+
 // A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
 // it changes is all over the program, and a changed layer should not change the others for a
 // trifle. One that does both changes it once.
@@ -353,29 +358,37 @@ static bool ein__is_known_plan(const ein_ctx *ctx, uint64_t key, const ein__plan
     return known && best->root && !ctx->desc.probe && !ctx->desc.form;
 }
 
-// Plans the derived program under `root`; kept when it is the cheapest so far.
+// Plans the derived program under `root`, and takes the plan instead of `best` when it is better.
+static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging,
+                              ein__plan *best) {
+    ein__made then = ein__made_now(ctx);
+    uint64_t key = ein__plan_key(ctx, root, nroot);
+    if (ein__is_known_plan(ctx, key, best)) {
+        ctx->plan = *best;
+        return true;
+    }
+    bool ok = ein__build_derived(ctx, root, nroot, best);
+    if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
+    ctx->plan.merging = merging;
+    ctx->plan.approach = ctx->approach;
+    ctx->plan.baseline_ps = best->baseline_ps;
+    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, best);
+    else ein__keep_better(ctx, best, &then, ok);
+    return ok;
+}
+
+// Derives the program under `root` and plans it; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
+    ein__derived then = ein__derived_now(ctx);
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
     ok = ok && ein__derive(ctx, root, nroot);
-    // What is derived is remembered, by the search (search.c).
-    ein__made then = ein__made_now(ctx);
-    uint64_t key = ok ? ein__plan_key(ctx, root, nroot) : 0;
-    if (ok && ein__is_known_plan(ctx, key, &best)) {
-        ctx->typed = false;
-        ctx->plan = best;
-        return true;
-    }
-    ok = ok && ein__build_derived(ctx, root, nroot, &best);
-    if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
+    if (ok) ok = ein__plan_derived(ctx, root, nroot, merging, &best);
+    else ctx->plan = best;
     ctx->typed = false;
-    ctx->plan.merging = merging;
-    ctx->plan.approach = ctx->approach;
-    ctx->plan.baseline_ps = best.baseline_ps;
-    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
-    else ein__keep_better(ctx, &best, &then, ok);
+    ein__forget_programs(ctx, &then, best.step);
     return ok;
 }
 
@@ -386,6 +399,8 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
         ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
         ein__merge *found = NULL;
+        ein__derived then = ein__derived_now(ctx);
+        const ein__step *steps = ctx->plan.step;
         memcpy(merged, root, (size_t)nroot * sizeof *root);
         toggled = false;
         if (!ein__prepare_merges(ctx, merged, nroot)) return false;
@@ -393,6 +408,7 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
         for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
         ein__merges_free(found);
+        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -561,9 +577,12 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
+        ein__derived then = ein__derived_now(ctx);
+        const ein__step *steps = ctx->plan.step;
         ctx->channels_last = true;
         ein__forget_costs(ctx);
         ok = ein__try_ways(ctx, root, nroot, baseline);
+        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
