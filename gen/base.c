@@ -223,7 +223,9 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-EIN__FN uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
+EIN__FN uint64_t ein__mix(uint64_t h, uint64_t v) {
+    return ein__splitmix(h ^ ein__splitmix(v + 1));
+}
 
 // -------------------------------------------------------------------------------------- interning
 

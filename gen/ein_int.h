@@ -625,9 +625,9 @@ struct ein_ctx {
         uint32_t slot, ix;
     } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
     ein__pos subscript;              // being lowered, for messages; no line: none is
-    uint64_t *scope_key;  // by scope: its hash (program.c), 0: not asked for; stb_ds array
-    ein__value *value;               // stb_ds array; [0] unused
-    ein__val *tensor_value;          // by graph tensor: the value as lowered
+    uint64_t *scope_key;     // by scope: its hash (program.c), 0: not asked for; stb_ds array
+    ein__value *value;       // stb_ds array; [0] unused
+    ein__val *tensor_value;  // by graph tensor: the value as lowered
     ein__plan plan;
     struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
@@ -643,9 +643,9 @@ struct ein_ctx {
     ein__known_plan *known;  // plans made so far; stb_ds array
     ein__table priced;       // hashes of all that decides a step's price (price.c) ...
     ein__price *price;       // ... and the prices; stb_ds array
-    bool probed;  // `kernels` has those of all plans
-    bool quiet;   // what is priced is not remembered
-    int rank;     // which definition of a problem is taken: 0 is the cheapest
+    bool probed;             // `kernels` has those of all plans
+    bool quiet;              // what is priced is not remembered
+    int rank;                // which definition of a problem is taken: 0 is the cheapest
     struct {
         char *key;
         const char *value;
@@ -681,6 +681,9 @@ struct ein_ctx {
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
     ein__approach approach;  // that is tried, or that the plan has
+    int64_t first_ps;        // of the first plan derived in this arithmetic, 0: there is none yet
+    int64_t least_ps;        // ... in the one that was asked for, 0: that does not matter
+    bool dear;               // it is far from that: nothing else is tried in this arithmetic
     bool rereads;            // there are definitions that its `rereading` takes ...
     bool nests;              // ... concatenations that `nesting` ...
     bool parts;              // ... and dimensions that `apart` does

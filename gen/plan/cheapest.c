@@ -121,9 +121,11 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     int least = alone ? (int)ctx->asked : 0;
     ein__offer tried[EIN_MATH_FP16 + 1] = {{0}};
     tried[ctx->asked] = ein__offer_of(&ctx->plan);
+    ctx->least_ps = ctx->first_ps;
     for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
         if (ein__has_math(ctx, m))
             ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less, &tried[m]);
+    ctx->least_ps = 0;
     // Where calls made one arithmetic the cheapest, without them it may be another one.
     ein_libs libs = ctx->desc.libs;
     int64_t near = ein__muldiv(ein__plan_cost(&ctx->plan), 100 + EIN__NEAR_PERCENT, 100);

@@ -49,6 +49,7 @@ static void ein__forget_programs(ein_ctx *ctx, const ein__derived *then, const e
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
+    EIN__DEAR_MATH = 16,     // a plan that is dearer by such a share is far from the other one
     EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
     EIN__FEW_STEPS = 40
 };
@@ -162,8 +163,8 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
-// Makes `other`, of what was made by `then`, the context's plan again unless the new one is `ok` and
-// cheaper.
+// Makes `other`, of what was made by `then`, the context's plan again unless the new one is `ok`
+// and cheaper.
 static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *then, bool ok) {
     if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
         ein__pass_plan(ctx, other);
@@ -358,6 +359,16 @@ static bool ein__is_known_plan(const ein_ctx *ctx, uint64_t key, const ein__plan
     return known && best->root && !ctx->desc.probe && !ctx->desc.form;
 }
 
+// Tells by the first derived plan of a large program in an arithmetic whether that is so far from
+// the one in the arithmetic that was asked for that other ways, which gain about the same in both,
+// cannot make up for it.
+static void ein__judge_math(ein_ctx *ctx) {
+    if (ctx->first_ps) return;
+    ctx->first_ps = ein__plan_cost(&ctx->plan);
+    ctx->dear = ctx->least_ps && !ein__few_steps(ctx) &&
+                ctx->first_ps - ctx->least_ps > ctx->least_ps / EIN__DEAR_MATH;
+}
+
 // Plans the derived program under `root`, and takes the plan instead of `best` when it is better.
 static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging,
                               ein__plan *best) {
@@ -368,6 +379,7 @@ static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merg
         return true;
     }
     bool ok = ein__build_derived(ctx, root, nroot, best);
+    if (ok) ein__judge_math(ctx);
     if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
     ctx->plan.merging = merging;
     ctx->plan.approach = ctx->approach;
@@ -381,6 +393,7 @@ static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merg
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ein__derived then = ein__derived_now(ctx);
+    if (ctx->dear) return true;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
@@ -567,6 +580,7 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
+    if (ctx->dear) return true;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
     for (int i = 0; i < z->n; i++)
@@ -576,7 +590,7 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ctx->channels_last = ctx->rereads = false;
     if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
-    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
+    if (ok && !ctx->desc.form && !ctx->dear && ein__may_reorder(ctx)) {
         ein__derived then = ein__derived_now(ctx);
         const ein__step *steps = ctx->plan.step;
         ctx->channels_last = true;
@@ -592,6 +606,8 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
 // begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
     ein__folds folds = {.baseline = INT64_MAX};
+    ctx->first_ps = 0;
+    ctx->dear = false;
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
