@@ -387,10 +387,15 @@ enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 
 // ---------------------------------------------------------------------------------------- base.c
 
-// Memory of a context, released all at once. Blocks are zeroed and 16-byte aligned.
+// Memory of a context, released all at once or down to a mark. Blocks are zeroed and 16-byte
+// aligned.
 typedef struct ein__arena {
     struct ein__chunk *head;
 } ein__arena;
+typedef struct ein__arena_mark {
+    struct ein__chunk *head;
+    size_t used;  // of it
+} ein__arena_mark;
 
 // Growing text. `s` is always NUL-terminated once anything was put.
 typedef struct ein__buf {
@@ -407,6 +412,7 @@ typedef struct ein__slot {
 
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
+    uint32_t *hash;    // by record; stb_ds array
     ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
     uint32_t derived;  // bytes that records begin with and that follow from the others
@@ -867,6 +873,19 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
+// What the step of a stored value costs under the layouts as they stand, and whether another layout
+// of its operands or its result could make it cheaper.
+typedef struct ein__price {
+    int64_t ps;
+    bool open;
+} ein__price;
+
+// What the cheapest plan of a derived program costs, by all that decides it.
+typedef struct ein__known_plan {
+    uint64_t key;
+    int64_t ps;
+} ein__known_plan;
+
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -906,6 +925,7 @@ typedef enum {
     EIN__RULE_GROUPS,
     EIN__RULE_PAD,
     EIN__RULE_BASIS,
+    EIN__RULE_TOEPLITZ,
     EIN__RULE_SUBSTITUTE,
     EIN__RULE_TIGHTEN,
     EIN__RULE_RELAX,
@@ -918,6 +938,7 @@ typedef enum {
     EIN__RULE_APART,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
+    EIN__RULE_SEPARATE,
     EIN__RULE_NEEDED,
     EIN__RULE_LINEAR,
     EIN__RULE_REPEATS,
@@ -936,7 +957,7 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
-    ein__arena arena;
+    ein__arena arena, forms;  // `forms`: expressions and scopes
     ein_status status;
     ein__buf errors;
     int nerror;
@@ -958,8 +979,9 @@ struct ein_ctx {
         uint32_t slot, ix;
     } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
     ein__pos subscript;              // being lowered, for messages; no line: none is
-    ein__value *value;               // stb_ds array; [0] unused
-    ein__val *tensor_value;          // by graph tensor: the value as lowered
+    uint64_t *scope_key;     // by scope: its hash (program.c), 0: not asked for; stb_ds array
+    ein__value *value;       // stb_ds array; [0] unused
+    ein__val *tensor_value;  // by graph tensor: the value as lowered
     ein__plan plan;
     struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
@@ -972,9 +994,12 @@ struct ein_ctx {
     uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
-    bool probed;  // `kernels` has those of all plans
-    bool quiet;   // what is priced is not remembered
-    int rank;     // which definition of a problem is taken: 0 is the cheapest
+    ein__known_plan *known;  // plans made so far; stb_ds array
+    ein__table priced;       // hashes of all that decides a step's price (price.c) ...
+    ein__price *price;       // ... and the prices; stb_ds array
+    bool probed;             // `kernels` has those of all plans
+    bool quiet;              // what is priced is not remembered
+    int rank;                // which definition of a problem is taken: 0 is the cheapest
     struct {
         char *key;
         const char *value;
@@ -1010,6 +1035,9 @@ struct ein_ctx {
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
     ein__approach approach;  // that is tried, or that the plan has
+    int64_t first_ps;        // of the first plan derived in this arithmetic, 0: there is none yet
+    int64_t least_ps;        // ... in the one that was asked for, 0: that does not matter
+    bool dear;               // it is far from that: nothing else is tried in this arithmetic
     bool rereads;            // there are definitions that its `rereading` takes ...
     bool nests;              // ... concatenations that `nesting` ...
     bool parts;              // ... and dimensions that `apart` does
@@ -1065,13 +1093,24 @@ EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
     return p;
 }
 
-EIN__FN void ein__arena_free(ein__arena *a) {
-    while (a->head) {
+EIN__FN ein__arena_mark ein__arena_now(const ein__arena *a) {
+    return (ein__arena_mark){a->head, a->head ? a->head->used : 0};
+}
+
+// Releases what was allocated since `mark` was taken.
+EIN__FN void ein__arena_cut(ein__arena *a, ein__arena_mark mark) {
+    while (a->head != mark.head) {
         struct ein__chunk *next = a->head->next;
         EIN_FREE(a->head);
         a->head = next;
     }
+    if (!a->head) return;
+    size_t head = (sizeof *a->head + 15) & ~(size_t)15;
+    memset((char *)a->head + head + mark.used, 0, a->head->used - mark.used);
+    a->head->used = mark.used;
 }
+
+EIN__FN void ein__arena_free(ein__arena *a) { ein__arena_cut(a, (ein__arena_mark){NULL, 0}); }
 
 #define EIN__NEW(arena, T, n) ((T *)ein__alloc(arena, (size_t)(n) * sizeof(T)))
 
@@ -1234,6 +1273,10 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+EIN__FN uint64_t ein__mix(uint64_t h, uint64_t v) {
+    return ein__splitmix(h ^ ein__splitmix(v + 1));
+}
+
 // -------------------------------------------------------------------------------------- interning
 
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
@@ -1299,7 +1342,10 @@ EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) arrput(t->rec, NULL);
+    if (!t->rec) {
+        arrput(t->rec, NULL);
+        arrput(t->hash, 0);
+    }
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
     uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
     uint32_t at = ein__record_slot(t, hash, rec, size);
@@ -1308,12 +1354,37 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
+    arrput(t->hash, hash);
     t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
     return id;
 }
 
+// Empties slot `at` and moves what would not be found behind it.
+static void ein__empty_slot(ein__table *t, uint32_t at) {
+    for (uint32_t next = (at + 1) & t->mask; t->slot[next].id; next = (next + 1) & t->mask) {
+        uint32_t home = t->slot[next].hash & t->mask;
+        if (((next - home) & t->mask) < ((next - at) & t->mask)) continue;
+        t->slot[at] = t->slot[next];
+        at = next;
+    }
+    t->slot[at].id = 0;
+}
+
+// Forgets all but the first `n` records.
+EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
+    for (ptrdiff_t id = arrlen(t->rec); id-- > n;) {
+        uint32_t at = t->hash[id] & t->mask;
+        while (t->slot[at].id != (uint32_t)id) at = (at + 1) & t->mask;
+        ein__empty_slot(t, at);
+    }
+    if (n >= arrlen(t->rec)) return;
+    arrsetlen(t->rec, n);
+    arrsetlen(t->hash, n);
+}
+
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
+    arrfree(t->hash);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }
@@ -3575,6 +3646,20 @@ static void ein__put_source(const ein__formatter *p, const ein__stmt *s) {
     ein__put(p->out, ")");
 }
 
+// Of dims, small sizes and outputs.
+static void ein__put_bindings(const ein__formatter *p, const ein__stmt *s) {
+    for (int i = 0; i < s->nname; i++) {
+        ein__put_comma(p, i);
+        ein__put_name(p->out, s->name[i].name);
+        if (s->kind == EIN__ST_OUTPUT) {
+            ein__put_declared(p, s->type[i]);
+        } else {
+            ein__put(p->out, " = ");
+            ein__put_value(p->out, s->value[i], 1);
+        }
+    }
+}
+
 static void ein__put_head(const ein__formatter *p, const ein__stmt *s) {
     ein__buf *b = p->out;
     if (s->kind != EIN__ST_OPERATOR && s->kind != EIN__ST_EQUATION && s->kind != EIN__ST_EIN)
@@ -3584,18 +3669,7 @@ static void ein__put_head(const ein__formatter *p, const ein__stmt *s) {
     case EIN__ST_MODEL: ein__put_names(p, s->name, 1); break;
     case EIN__ST_DIM:
     case EIN__ST_SMALL:
-    case EIN__ST_OUTPUT:
-        for (int i = 0; i < s->nname; i++) {
-            ein__put_comma(p, i);
-            ein__put_name(b, s->name[i].name);
-            if (s->kind == EIN__ST_OUTPUT) {
-                ein__put_declared(p, s->type[i]);
-            } else {
-                ein__put(b, " = ");
-                ein__put_value(b, s->value[i], 1);
-            }
-        }
-        break;
+    case EIN__ST_OUTPUT: ein__put_bindings(p, s); break;
     case EIN__ST_BLOB:
         ein__put_names(p, s->name, 1);
         ein__put(b, " = ");
@@ -8989,7 +9063,7 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->forms, &ctx->exprs, &clean, sizeof clean)};
     while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
     return ex;
 }
@@ -9654,7 +9728,7 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     clean.body = s->body;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
     ptrdiff_t known = arrlen(ctx->scopes.rec);
-    ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
+    ein__sc sc = {ein__intern(&ctx->forms, &ctx->scopes, &clean, sizeof clean)};
     EIN_ASSERT((ptrdiff_t)sc.i < known || ein__sc_verify(ctx, sc));
     return sc;
 }
@@ -9679,6 +9753,31 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
     }
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
+}
+
+// What was made so far: values, scopes and expressions.
+typedef struct ein__made {
+    ptrdiff_t values, scopes, exprs;
+    ein__arena_mark forms;
+} ein__made;
+
+EIN__FN ein__made ein__made_now(const ein_ctx *ctx) {
+    return (ein__made){arrlen(ctx->value), arrlen(ctx->scopes.rec), arrlen(ctx->exprs.rec),
+                       ein__arena_now(&ctx->forms)};
+}
+
+// Forgets what was made since `then`, of which nothing may be kept; what is made next has its
+// numbers. Index forms and their atoms stay, as they are few: one that looks up a position by a
+// forgotten expression is the one that looks it up by the next of that number.
+EIN__FN void ein__forget_since(ein_ctx *ctx, const ein__made *then) {
+    for (ptrdiff_t i = then->exprs; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
+    if (arrlen(ctx->reads) > then->exprs) arrsetlen(ctx->reads, then->exprs);
+    if (arrlen(ctx->scope_key) > then->scopes) arrsetlen(ctx->scope_key, then->scopes);
+    ein__table_cut(&ctx->exprs, then->exprs);
+    ein__table_cut(&ctx->scopes, then->scopes);
+    ein__arena_cut(&ctx->forms, then->forms);
+    arrsetlen(ctx->value, then->values);
+    if (arrlen(ctx->kept) > then->values) arrsetlen(ctx->kept, then->values);
 }
 /* ---- print.c ---- */
 // Values as equations of the language. The text does not depend on ids: terms and guards stand in
@@ -11607,22 +11706,34 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     return x;
 }
 
-// Compares `n` elements of a and b, all of them or samples, under one key; `more` samples where
-// comparisons are few.
-static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, bool all, int more,
-                             uint64_t key) {
+// Sample `i` of the places of a value of this shape. What a border or a remainder gets wrong is
+// seldom met by chance: two samples are corners, and of every other one behind them some subscripts
+// are the first or the last.
+static void ein__proof_place(const ein__proof *z, const ein__shape *s, int64_t i, int64_t *at) {
+    for (int k = 0; k < s->rank; k++) {
+        uint64_t chance = ein__splitmix(z->key + (uint64_t)(i * EIN__MAX_RANK + k));
+        bool border = i == 1 || i == 2 || (i % 2 && chance >> 62 & 1);
+        bool low = i == 2 || (i > 2 && chance >> 61 & 1);
+        at[k] = !border ? (int64_t)(chance % (uint64_t)s->d[k]) : low ? 0 : s->d[k] - 1;
+    }
+}
+
+// Place `i` of all that a value of this shape has.
+static void ein__place_at(const ein__shape *s, int64_t i, int64_t *at) {
+    for (int k = s->rank; k-- > 0; i /= s->d[k]) at[k] = i % s->d[k];
+}
+
+// Compares a and b at samples `first` and after, or all elements, `n` of them under one key; `more`
+// samples where comparisons are few.
+static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t first, int64_t n,
+                             bool all, int more, uint64_t key) {
     const ein__shape *s = &z->ctx->value[a.i].shape;
     z->key = ein__splitmix(key);
     ein__memo_clear(z);
     for (int64_t i = 0; i < n || (z->few && i < n + more); i++) {
         int64_t at[EIN__MAX_RANK] = {0};
-        uint64_t position = (uint64_t)i;
-        for (int k = s->rank; k-- > 0;) {
-            uint64_t d = (uint64_t)s->d[k];
-            if (!all) position = ein__splitmix(z->key + (uint64_t)(i * EIN__MAX_RANK + k));
-            at[k] = (int64_t)(position % d);
-            position /= d;
-        }
+        if (all) ein__place_at(s, i, at);
+        else ein__proof_place(z, s, first + i, at);
         z->mark = EIN__MET_FIRST;
         ein__fp x = ein__proof_value(z, a.i, at);
         z->mark = EIN__MET_SECOND;
@@ -11632,9 +11743,9 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 }
 
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
-// `samples` random positions, or at all of them when samples <= 0. `from` makes values inputs of
-// the proof, which then covers what lies between; equal numbers are one input. False also after an
-// error.
+// `samples` positions by chance and at borders, or at all of them when samples <= 0. `from` makes
+// values inputs of the proof, which then covers what lies between; equal numbers are one input.
+// False also after an error.
 EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
                                  const ein__grounds *from) {
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
@@ -11647,7 +11758,7 @@ EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int sampl
     ein__memo_open(&z);
     bool all = samples <= 0 || samples >= n, equal = true;
     for (int round = 0; equal && round < (z.few ? EIN__ORDERS : 1); round++)
-        equal = ein__proof_round(&z, a, b,
+        equal = ein__proof_round(&z, a, b, round,
                                  all     ? n
                                  : round ? 1
                                          : samples,
@@ -14018,6 +14129,100 @@ EIN__FN ein__readers ein__find_readers(ein_ctx *ctx, const ein__val *order) {
 EIN__FN void ein__readers_free(ein__readers *r) {
     arrfree(r->all);
     arrfree(r->first);
+}
+
+// ------------------------------------------------------------------------------------ keys
+
+enum { EIN__DIGEST_NODES = 100000 };  // of a definition as a tree; behind them are ids
+
+// What hashes of structure are made with. Of a program, by id, 0: not known; of one definition, the
+// values it reads, which count alone, in the order that they are met.
+typedef struct ein__digest {
+    ein_ctx *ctx;
+    uint64_t *value, *expr;
+    uint32_t *met;  // stb_ds arrays
+    int nodes;
+} ein__digest;
+
+static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex);
+
+static uint64_t ein__digest_ix(ein__digest *z, ein__ix ix) {
+    uint64_t h = ein__mix(1, ix.i);
+    if (!ein__ix_has_gather(z->ctx, ix)) return h;
+    const ein__index *f = ein__ix_get(z->ctx, ix);
+    h = ein__mix(ein__mix(2, (uint64_t)f->c), (uint64_t)f->q);
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(z->ctx, f->t[t].atom);
+        h = ein__mix(ein__mix(h, (uint64_t)f->t[t].k), a->kind);
+        h = ein__mix(ein__mix(h, a->slot), (uint64_t)a->n);
+        if (a->kind == EIN__GATHER) h = ein__mix(h, ein__digest_ex(z, (ein__ex){a->ex}));
+        else if (a->kind != EIN__ITER) h = ein__mix(h, ein__digest_ix(z, (ein__ix){a->ix}));
+    }
+    return h;
+}
+
+static uint64_t ein__digest_read(ein__digest *z, uint32_t v) {
+    if (z->value) return z->value[v];
+    ptrdiff_t at = 0;
+    while (at < arrlen(z->met) && z->met[at] != v) at++;
+    if (at == arrlen(z->met)) arrput(z->met, v);
+    return (uint64_t)at;
+}
+
+static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(z->ctx, ex);
+    if (z->expr && z->expr[ex.i]) return z->expr[ex.i];
+    if (!z->expr && ++z->nodes > EIN__DIGEST_NODES) return ex.i;
+    uint64_t h = ein__mix(ein__mix(e->op, e->fn), ein__mix(e->negate, (uint64_t)e->n));
+    h = ein__mix(ein__mix(h, e->bits), e->op == EIN__X_READ ? ein__digest_read(z, e->val) : 0);
+    for (uint32_t k = 0; k < e->nkid; k++) h = ein__mix(h, ein__digest_ex(z, e->kid[k]));
+    for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__digest_ix(z, e->ix[k]));
+    if (z->expr) z->expr[ex.i] = h;
+    return h;
+}
+
+static uint64_t ein__digest_scope(ein__digest *z, const ein__scope *s) {
+    uint64_t h = ein__mix(ein__mix(s->reduce, s->nt), s->ns);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) h = ein__mix(h, (uint64_t)s->n[i]);
+    return ein__mix(h, ein__digest_ex(z, s->body));
+}
+
+static uint64_t ein__digest_value(ein__digest *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value *p = &ctx->value[v.i];
+    bool kept = (ptrdiff_t)v.i < arrlen(ctx->kept) && ctx->kept[v.i];
+    uint64_t h = ein__mix(ein__mix(p->kind, p->dtype), (uint64_t)kept);
+    if (p->kind != EIN__V_SCOPE) return ein__mix(h, v.i);
+    h = ein__mix(ein__mix(h, (uint64_t)p->tensor), (uint64_t)p->node);
+    return ein__mix(h, ein__digest_scope(z, ein__sc_get(ctx, p->scope)));
+}
+
+// A hash of the program under `root` up to names: programs of equal definitions, made for the same
+// of the model, have equal ones.
+EIN__FN uint64_t ein__program_key(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__digest z = {.ctx = ctx};
+    ein__val *order = ein__live(ctx, root, nroot);
+    uint64_t h = 0;
+    arrsetlen(z.value, arrlen(ctx->value));
+    arrsetlen(z.expr, arrlen(ctx->exprs.rec));
+    memset(z.expr, 0, (size_t)arrlen(z.expr) * sizeof *z.expr);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++)
+        z.value[order[i].i] = ein__digest_value(&z, order[i]);
+    for (int k = 0; k < nroot; k++) h = ein__mix(h, z.value[root[k].i]);
+    arrfree(order);
+    arrfree(z.value);
+    arrfree(z.expr);
+    return h;
+}
+
+// A hash of definition `sc` up to what it reads.
+EIN__FN uint64_t ein__scope_key(ein_ctx *ctx, ein__sc sc) {
+    while (arrlen(ctx->scope_key) <= (ptrdiff_t)sc.i) arrput(ctx->scope_key, 0);
+    if (ctx->scope_key[sc.i]) return ctx->scope_key[sc.i];
+    ein__digest z = {.ctx = ctx};
+    ctx->scope_key[sc.i] = ein__digest_scope(&z, ein__sc_get(ctx, sc));
+    arrfree(z.met);
+    return ctx->scope_key[sc.i];
 }
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
@@ -16671,8 +16876,10 @@ static bool ein__is_algorithm(const char *key, const char *s) {
     if (!ein__is_gemm_key(key) || strncmp(s, "lt:", 3)) return false;
     s += 3;
     for (int k = 0; k < 9; k++) {
+        // The library has 2^32 - 1 parts of a sum where an algorithm chooses their number.
+        bool chooses = k == 3 && !strncmp(s, "4294967295", 10);
         size_t n = strspn(s, "0123456789");
-        if (!n || n > 5 || s[n] != (k < 8 ? '.' : 0)) return false;
+        if (!n || (n > 5 && !(chooses && n == 10)) || s[n] != (k < 8 ? '.' : 0)) return false;
         s += n + (k < 8);
     }
     return true;
@@ -16942,8 +17149,6 @@ typedef struct ein__hasher {
     int ninner, nodes, nseen;
     uint32_t seen[EIN__KEY_READS];
 } ein__hasher;
-
-static uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
 
 static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex);
 static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
@@ -19127,10 +19332,19 @@ static int64_t ein__ended_ps(ein_ctx *ctx, const ein__kernel *k) {
 /* ---- running.c ---- */
 // Running sums,
 //     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end):
-// a thread that goes along i has the sum so far at each place (emit_running.c), for n terms instead
-// of as many for every result. rule_prefix.c gives long ones blocks.
+// a thread that goes along i has the sum so far at each place, or those of a block do, some places
+// each (emit_running.c), for n terms instead of as many for every result. rule_prefix.c gives long
+// ones blocks.
 
-enum { EIN__RUNNING_AHEAD = 16 };  // words that a thread loads before it adds the first one
+enum {
+    EIN__RUNNING_AHEAD = 16,  // words that a thread loads before it adds the first one
+    EIN__LINE_LEAST = 256,    // places of a line that a block goes along
+    EIN__LINE_EACH = 4,       // places of a thread in a turn, where they are vectors
+    // A turn beside its loads: ten exchanges in a warp, two barriers, the warps' sums. Assumed.
+    EIN__LINE_TURN_PS = 300000,
+    EIN__LINE_OPERATIONS = 80,  // instructions of a thread in a turn; assumed
+    EIN__LINE_RESIDENT = 6      // blocks of an SM; assumed
+};
 
 typedef struct ein__running {
     uint32_t slot;  // the traversal iterator i; the sum over r is the only one
@@ -19175,13 +19389,33 @@ EIN__FN bool ein__match_running(ein_ctx *ctx, const ein__scope *s, ein__running 
     return k->hi < n && k->lo < n - 1 && !(ein__ex_uses(ctx, p->terms) >> p->slot & 1);
 }
 
+// What is added at each place, in the slots of `s` without the sum's; false: it cannot be written.
+static bool ein__running_term(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
+                              ein__ex *term) {
+    ein__ix at[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < s->nt; i++) at[i] = ein__ix_iter(ctx, i, s->n[i]);
+    at[s->nt] = p->place;
+    *term = ein__ex_subst(ctx, p->terms, at, (int)s->nt + 1);
+    if (term->i) *term = ein__ex_when(ctx, p->place, s->n[s->nt], false, *term);
+    return term->i != 0;
+}
+
+// Whether blocks go along the places of running sum `s`, whose neighbours lie side by side in the
+// result of strides `out`; as ein__runs_along.
+EIN__FN bool ein__runs_lines(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__running *p,
+                             ein__ex *term) {
+    if (!ein__match_running(ctx, s, p) || p->reversed || s->n[p->slot] < EIN__LINE_LEAST)
+        return false;
+    return ein__ix_get(ctx, p->place)->lo <= 0 && out[p->slot] == 1 &&
+           ein__running_term(ctx, s, p, term);
+}
+
 // Whether threads go along the places of running sum `s`, whose result has strides `out`, and in
 // `*term` what each of them adds, in the slots of `s` without the sum's. Neighbouring threads have
 // neighbouring results, and there are none that share a result's terms. Sums that begin behind the
 // first place (c > 0) do not go along: what a thread adds first is one term.
 EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__running *p,
                              ein__ex *term) {
-    ein__ix at[EIN__MAX_ITERS];
     if (!ein__match_running(ctx, s, p) || p->reversed || s->n[p->slot] < 2) return false;
     const ein__index *k = ein__ix_get(ctx, p->place);
     int64_t nearest = INT64_MAX;
@@ -19189,11 +19423,7 @@ EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         if (s->n[i] > 1) nearest = ein__least(nearest, out[i]);
     if (k->lo > 0 || out[p->slot] == nearest || ein__terms_lane(ctx, s, false) >= 0) return false;
     if (ein__results_of(ctx, s) <= EIN__SHARED_OUTPUTS && s->n[s->nt] >= 32) return false;
-    for (uint32_t i = 0; i < s->nt; i++) at[i] = ein__ix_iter(ctx, i, s->n[i]);
-    at[s->nt] = p->place;
-    *term = ein__ex_subst(ctx, p->terms, at, (int)s->nt + 1);
-    if (term->i) *term = ein__ex_when(ctx, p->place, s->n[s->nt], false, *term);
-    return term->i != 0;
+    return ein__running_term(ctx, s, p, term);
 }
 /* ---- estimate.c ---- */
 // Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
@@ -19448,8 +19678,19 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
     return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
-// The kernel of a running sum whose threads go along (running.c), as the map of its terms `*terms`;
-// how long the threads take for the places. False: it is none.
+// How long blocks take that go along the lines of a running sum, `n` places each, of `lines`.
+static int64_t ein__lines_chain(const ein__gpu *g, int64_t lines, int64_t n) {
+    int64_t each = n % EIN__LINE_EACH ? 1 : EIN__LINE_EACH;
+    int64_t turns = ein__ceil(n, EIN__BLOCK_THREADS * each);
+    int64_t waves = ein__ceil(lines, g->sms * EIN__LINE_RESIDENT);
+    int64_t ops = ein__times(ein__times(ein__ceil(lines, g->sms), turns),
+                             EIN__BLOCK_THREADS * EIN__LINE_OPERATIONS);
+    int64_t ps = ein__times(ein__times(waves, turns), EIN__MEMORY_PS + EIN__LINE_TURN_PS);
+    return ein__most(ps, ein__issued_ps(g, ops, 1));
+}
+
+// The kernel of a running sum whose threads or blocks go along (running.c), as the map of its terms
+// `*terms`; how long they take for the places. False: it is none.
 static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel *map,
                                 ein__scope *terms, int64_t *ps) {
     enum { RESIDENT = 1024 };  // threads of an SM: assumed
@@ -19459,7 +19700,9 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
     ein__ex term;
     if (k->kind != EIN__K_REDUCE) return false;
     if (!k->out) ein__dense_result(k->s[0], out);
-    if (!ein__runs_along(ctx, k->s[0], k->out ? k->out : out, &p, &term)) return false;
+    const int64_t *stride = k->out ? k->out : out;
+    bool along = ein__runs_along(ctx, k->s[0], stride, &p, &term);
+    if (!along && !ein__runs_lines(ctx, k->s[0], stride, &p, &term)) return false;
     *terms = *k->s[0];
     terms->reduce = EIN__R_NONE;
     terms->ns = 0;
@@ -19468,6 +19711,8 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
     map->kind = EIN__K_MAP;
     map->s[0] = terms;
     int64_t lines = ein__outputs_of(terms) / terms->n[p.slot], lanes = 4;
+    *ps = ein__lines_chain(g, lines, terms->n[p.slot]);
+    if (!along) return true;
     if (lines / lanes < EIN__SHARED_OUTPUTS) lanes = 1;
     int64_t waves = ein__ceil(lines / lanes, g->sms * RESIDENT);
     *ps = ein__times(ein__times(waves, terms->n[p.slot]), EIN__LOOP_TURN_PS);
@@ -27893,6 +28138,188 @@ static void ein__rule_windows(ein__deriver *d, int from) {
         return;
     }
 }
+/* ---- rule_toeplitz.c ---- */
+// Rule `toeplitz`: a window that no channel is summed over with, as of a depthwise or a very long
+// convolution, leaves one factor a column or few, of which no tile is made. Blocks of B of its
+// places are columns, with a Toeplitz matrix of the weights for the second factor,
+//
+//   V[b,x] = sum(y) d[b, a*x + y] w[b,y]
+//          = Z[b, x / B, x % B],  Z[b,X,t] = sum(m) d[b, a*B*X + m] w[b, m - a*t]
+//
+// with m in 0:Y+a*(B-1), of Y + a*(B-1) terms rather than Y: w outside of its box is 0. The matrix
+// is never stored, only w with as many zeros around it as its reads reach, so that loads need no
+// guards: what it costs is arithmetic, at the rate of a product instead of a loop's.
+
+enum {
+    EIN__TOEPLITZ_COLUMNS = 64,  // of a tile, at most ...
+    EIN__TOEPLITZ_LEAST = 4,     // ... and places ...
+    EIN__TOEPLITZ_TAPS = 6,      // ... and terms that are worth it
+    EIN__TOEPLITZ_GROWTH = 400,  // of the terms, percent
+    EIN__TOEPLITZ_SIZES = 3      // numbers of columns that are tried
+};
+
+// A window in d: x, y and the step of x.
+typedef struct ein__toeplitz {
+    const ein__scope *s;
+    const ein__expr *data, *filter;
+    uint32_t x, y;
+    int64_t step;
+} ein__toeplitz;
+
+// Whether the weights have iterator `slot` in one subscript, alone, over the whole of its
+// dimension, so that they are 0 wherever it has no place.
+static bool ein__spans_filter(ein_ctx *ctx, const ein__expr *w, uint32_t slot) {
+    int found = 0;
+    for (uint32_t k = 0; k < w->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, w->ix[k]);
+        if (!(ein__ix_uses(ctx, w->ix[k]) >> slot & 1)) continue;
+        int64_t by = ein__ix_coef(ctx, w->ix[k], slot);
+        if (f->q != 1 || f->n != 1 || (by != 1 && by != -1) || f->lo ||
+            f->hi + 1 != ctx->value[w->val].shape.d[k])
+            return false;
+        found++;
+    }
+    return found == 1 && !w->bits;
+}
+
+// The window in subscript `k` of the data, along the places that the weights have none of.
+static bool ein__find_toeplitz(ein_ctx *ctx, ein__toeplitz *z, uint32_t k) {
+    const ein__index *f = ein__ix_get(ctx, z->data->ix[k]);
+    uint32_t others = ein__read_slots(ctx, z->filter), found = 0;
+    for (uint32_t i = 0; i < z->data->nix; i++)
+        if (i != k) others |= ein__ix_uses(ctx, z->data->ix[i]) & ((1u << z->s->nt) - 1);
+    if (f->q != 1 || !ein__ix_affine(ctx, z->data->ix[k])) return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
+        if (slot >= z->s->nt) {
+            if (f->t[i].k != 1 || z->s->n[slot] < EIN__TOEPLITZ_TAPS ||
+                !ein__spans_filter(ctx, z->filter, slot))
+                continue;
+            z->y = slot;
+            found |= 1;
+        } else if (f->t[i].k > 0 && !(others >> slot & 1)) {
+            z->x = slot;
+            z->step = f->t[i].k;
+            found |= 2;
+        }
+    }
+    return found == 3;
+}
+
+// About `most` of `n` places: the largest part of them all that is near that, else as many as leave
+// the last block fullest.
+static int64_t ein__toeplitz_places(int64_t n, int64_t most) {
+    most = ein__least(n, most);
+    for (int64_t b = most; 4 * b >= 3 * most; b--)
+        if (n % b == 0) return b;
+    return ein__ceil(n, ein__ceil(n, most));
+}
+
+static const char ein__in_blocks[] = "windows in blocks: Toeplitz matrix of the weights";
+
+// Read `ex` of a tensor with zeros around it, as a read of what it reaches of those too; as it is
+// where it stays inside.
+static ein__ex ein__toeplitz_inside(ein__deriver *d, ein__ex ex, const char *suffix, int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__scope box = {.reduce = EIN__R_NONE, .nt = e->nix};
+    ein__ix at[EIN__MAX_RANK], back[EIN__MAX_RANK];
+    bool inside = true;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        bool guarded = ein__is_guarded(ctx, e, k);
+        int64_t lo = guarded ? f->lo : 0;
+        if (guarded && f->q != 1) return ex;
+        box.n[k] = guarded ? f->hi - lo + 1 : ctx->value[e->val].shape.d[k];
+        at[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, k, box.n[k]), lo);
+        back[k] = ein__ix_addc(ctx, e->ix[k], -lo);
+        inside &= !guarded;
+    }
+    if (inside || e->bits) return ex;
+    box.body = ein__ex_read(ctx, (ein__val){e->val}, 0, at, (int)e->nix);
+    if (!box.body.i) return box.body;
+    ein__val v = ein__class_of(d, &box, suffix, from, ein__in_blocks, EIN__INNER);
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)box.nt) : (ein__ex){0};
+}
+
+// Adds V as a view of Z, the definition `t` but for its body.
+static void ein__add_blocks(ein__deriver *d, ein__scope *t, ein__ex x, ein__ex w, const ein__ix *at,
+                            int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__def old = d->def[from];
+    const ein__scope *s = ein__sc_get(ctx, old.sc);
+    t->body = ein__ex_binary(ctx, EIN__MUL, x, w);
+    ein__val v = t->body.i ? ein__class_of(d, t, "blocks", from, ein__in_blocks, EIN__FORMED)
+                           : (ein__val){0};
+    ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
+    memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
+    copy.body = v.i ? ein__ex_read(ctx, v, 0, at, (int)t->nt) : (ein__ex){0};
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_blocks, old.inner);
+}
+
+// Adds V in blocks of `b` places, with the data as they are and with zeros around them.
+static void ein__add_toeplitz(ein__deriver *d, const ein__toeplitz *z, double alpha, int64_t b,
+                              int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__scope s = *z->s;
+    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
+    ein__scope t = {.reduce = EIN__R_SUM, .nt = s.nt + 1, .ns = s.ns};
+    if (t.nt > EIN__MAX_RANK || t.nt + t.ns > EIN__MAX_ITERS) return;
+    for (uint32_t i = 0; i < s.nt + s.ns; i++) {
+        uint32_t to = i + (i >= s.nt);
+        t.n[to] = i == z->x ? ein__ceil(s.n[i], b) : s.n[i];
+        if (i == z->y) t.n[to] += z->step * (b - 1);
+        map[i] = ein__ix_iter(ctx, to, t.n[to]);
+        if (i < s.nt) at[i] = ein__ix_iter(ctx, i, s.n[i]);
+    }
+    t.n[s.nt] = b;
+    ein__ix place = ein__ix_iter(ctx, s.nt, b);
+    map[z->x] = ein__ix_add(ctx, ein__ix_scale(ctx, map[z->x], b), place);
+    map[z->y] = ein__ix_add(ctx, map[z->y], ein__ix_scale(ctx, place, -z->step));
+    at[s.nt] = ein__ix_mod(ctx, at[z->x], b);
+    at[z->x] = ein__ix_floordiv(ctx, at[z->x], b);
+    ein__ex x = ein__ex_subst(ctx, ein__ex_of(ctx, z->data), map, (int)(s.nt + s.ns));
+    ein__ex w = ein__ex_subst(ctx, ein__ex_of(ctx, z->filter), map, (int)(s.nt + s.ns));
+    if (!x.i || !w.i) return;
+    ein__ex inside = ein__toeplitz_inside(d, x, "around", from);
+    bool weights = ctx->value[z->filter->val].weight_only;
+    ein__ex zeros = ein__toeplitz_inside(d, w, "zeros", from);
+    ein__ex by = ein__ex_const(ctx, alpha);
+    if (weights) w = zeros;
+    ein__add_blocks(d, &t, x, ein__ex_binary(ctx, EIN__MUL, by, w), at, from);
+    if (inside.i != x.i)
+        ein__add_blocks(d, &t, inside, ein__ex_binary(ctx, EIN__MUL, by, zeros), at, from);
+}
+
+// By every window of the definition, in blocks of several sizes.
+static void ein__rule_toeplitz(ein__deriver *d, int from) {
+    ein_ctx *ctx = d->ctx;
+    const ein__def old = d->def[from];
+    const ein__scope s = *ein__sc_get(ctx, old.sc);
+    const ein__expr *read[2];
+    double alpha;
+    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    for (int r = 0; r < 2; r++) {
+        ein__toeplitz z = {.s = &s, .data = read[r], .filter = read[1 - r]};
+        uint32_t of = ein__read_slots(ctx, z.filter) & ~ein__read_slots(ctx, z.data);
+        int64_t columns = ein__extent_of(&s, of & ((1u << s.nt) - 1)), last = 0;
+        for (uint32_t k = 0; k < z.data->nix; k++) {
+            if (!ein__find_toeplitz(ctx, &z, k)) continue;
+            for (int size = EIN__TOEPLITZ_SIZES - 1; size >= 0; size--) {
+                int64_t most = (EIN__TOEPLITZ_COLUMNS >> size) / columns;
+                if (most < EIN__TOEPLITZ_LEAST || s.n[z.x] < EIN__TOEPLITZ_LEAST) continue;
+                int64_t b = ein__toeplitz_places(s.n[z.x], most), y = s.n[z.y];
+                int64_t terms = ein__plus(y, ein__times(z.step, b - 1));
+                if (b == last ||
+                    ein__muldiv(terms, 100, 1) > ein__muldiv(y, EIN__TOEPLITZ_GROWTH, 1))
+                    continue;
+                ein__add_toeplitz(d, &z, alpha, b, from);
+                last = b;
+            }
+            last = 0;
+        }
+    }
+}
 /* ---- rule_basis.c ---- */
 // Basis change: a window sum of few taps is a product of polynomials, which interpolation computes
 // with fewer multiplications: Toom and Cook's construction, known as Winograd's minimal filtering
@@ -28316,7 +28743,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
 //     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
 // n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
 
-enum { EIN__PREFIX_BLOCK = 64 };  // longest block tried
+enum { EIN__PREFIX_BLOCK = 8192 };  // longest block tried
 
 // The box of `s` with the places of its slot `at` counted as `count` blocks of `size`, or as blocks
 // alone (size 0), summed over `terms`; map[] has the slots of `s` in it.
@@ -28523,6 +28950,10 @@ static const ein__rule ein__rules[] = {
     // sum(y) d[x + y] g[y], x = m*X + a, is sum(i) At[a,i] (G g)[i] (Bt d)[i,X]
     [EIN__RULE_BASIS] = {"basis", "basis change (Winograd)", EIN__BY_SEARCH, ein__rule_basis,
                          .quota = 200, .towards = EIN__TO_GEMM},
+    // V[x] = sum(y) d[a*x + y] w[y], x = B*X + t, is Z[X,t] = sum(m) d[a*B*X + m] w[m - a*t]
+    [EIN__RULE_TOEPLITZ] = {"toeplitz", "windows as products with Toeplitz matrices",
+                            EIN__BY_SEARCH, ein__rule_toeplitz, .quota = 20,
+                            .towards = EIN__TO_NONE},
     // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
     [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM, .apply = NULL},
     // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten
@@ -28558,6 +28989,9 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // max(r,s) x[i+r,j+s] is max(r) W[i+r,j], W[p,j] = max(s) x[p,j+s]: ein__separate_windows
+    [EIN__RULE_SEPARATE] = {"separate", "windows one axis at a time", EIN__ON_PROGRAM,
+                            .apply = NULL},
     // V read at lo..hi alone is V', V'[i] = V[i + lo]: ein__leave_out
     [EIN__RULE_NEEDED] = {"needed", "what nothing reads left out", EIN__ON_PROGRAM, .apply = NULL},
     // sum(c) w[c] sum(k) a(k,h) x[c,i(k,h)] is sum(k) a(k,h) sum(c) w[c] x[c,i(k,h)], and sum(r)
@@ -28637,6 +29071,148 @@ EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
     return ok && ein__widen_factors(ctx, root, nroot);
+}
+/* ---- rule_separate.c ---- */
+// Rule `separate`: windows over several axes of one tensor, of which nothing else is a factor, are
+// taken one axis at a time, as of pools and box filters,
+//
+//   V[i,j] = reduce(r,s) x[E(i,r), F(j,s)] = reduce(r) W[E(i,r), j],  W[p,j] = reduce(s) x[p,
+//   F(j,s)]
+//
+// of R + S terms instead of R * S. Outside of x both sides have its padding, which as many of its
+// kind have to reduce to. Taken where both kernels are cheaper than one.
+
+// The padding of `e` where any number of it reduces to itself.
+static bool ein__is_neutral(const ein__scope *s, const ein__expr *e) {
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    return s->reduce == EIN__R_SUM    ? pad == 0
+           : s->reduce == EIN__R_PROD ? pad == 0 || pad == 1
+                                      : true;
+}
+
+// Whether windows of reduction `s`, whose body is read `e`, can be taken along subscript `k` first:
+// they overlap along it, and it has one iterator of the result, which no other subscript has, as
+// none has its terms. `*at`: that iterator.
+static bool ein__is_separate(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t k,
+                             uint32_t *at) {
+    const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+    uint32_t uses = ein__ix_uses(ctx, e->ix[k]), sums = ((1u << s->ns) - 1) << s->nt, others = 0;
+    if (f->q != 1 || !ein__ix_affine(ctx, e->ix[k])) return false;
+    for (uint32_t d = 0; d < e->nix; d++)
+        if (d != k) others |= ein__ix_uses(ctx, e->ix[d]);
+    uint32_t along = uses & ~sums;
+    if ((uses & others) || !(uses & sums) || !(sums & others) || !along || (along & (along - 1)))
+        return false;
+    for (*at = 0; !(along >> *at & 1);) ++*at;
+    int64_t step = ein__ix_coef(ctx, e->ix[k], *at), reach = f->hi - f->lo + 1;
+    step = step < 0 ? -step : step;
+    return reach - step * (s->n[*at] - 1) > step;
+}
+
+// W along subscript `k`.
+static ein__scope ein__separate_first(ein_ctx *ctx, const ein__scope *s, uint32_t k, uint32_t at) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    ein__scope t = {.reduce = s->reduce, .nt = e->nix};
+    ein__ix map[EIN__MAX_ITERS], ix[EIN__MAX_RANK];
+    uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+    for (uint32_t d = 0; d < e->nix; d++) {
+        t.n[d] = d == k ? s->n[at] : shape->d[d];
+        ix[d] = ein__ix_iter(ctx, d, t.n[d]);
+    }
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
+    map[at] = ix[k];
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (!(uses >> i & 1) || t.nt + t.ns == EIN__MAX_ITERS) continue;
+        t.n[t.nt + t.ns] = s->n[i];
+        map[i] = ein__ix_iter(ctx, t.nt + t.ns++, s->n[i]);
+    }
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    ix[k] = ein__ix_subst(ctx, e->ix[k], map, (int)(s->nt + s->ns));
+    t.body = ein__ex_read(ctx, (ein__val){e->val}, pad, ix, (int)e->nix);
+    return t;
+}
+
+// V of W, a value like what is read.
+static ein__scope ein__separate_rest(ein_ctx *ctx, const ein__scope *s, uint32_t k, uint32_t at,
+                                     ein__val w) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    ein__scope t = {.reduce = s->reduce, .nt = s->nt};
+    ein__ix map[EIN__MAX_ITERS], ix[EIN__MAX_RANK];
+    uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool sum = i >= s->nt;
+        uint32_t to = sum ? t.nt + t.ns : i;
+        if (sum && (uses >> i & 1)) continue;
+        t.n[to] = s->n[i];
+        map[i] = ein__ix_iter(ctx, to, s->n[i]);
+        t.ns += sum;
+    }
+    double pad;
+    memcpy(&pad, &e->bits, sizeof pad);
+    for (uint32_t d = 0; d < e->nix; d++)
+        ix[d] = d == k ? map[at] : ein__ix_subst(ctx, e->ix[d], map, (int)(s->nt + s->ns));
+    t.body = ein__ex_read(ctx, w, pad, ix, (int)e->nix);
+    return t;
+}
+
+// Windows `v` along subscript `k` first; none: it cannot be written.
+static ein__val ein__rule_separate(ein__pass *z, ein__val v, uint32_t k, uint32_t at) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__scope first = ein__separate_first(ctx, &s, k, at);
+    bool floats = old.dtype <= EIN__BF16 && s.reduce == EIN__R_SUM;
+    ein__val w = first.body.i ? ein__pass_value(z, ein__namef(ctx, "%s.line", old.name), v,
+                                                floats ? EIN__F32 : old.dtype, &first)
+                              : (ein__val){0};
+    if (!w.i) return w;
+    ein__scope rest = ein__separate_rest(ctx, &s, k, at, w);
+    if (!rest.body.i) return (ein__val){0};
+    w = ein__pass_value(z, old.name, v, old.dtype, &rest);
+    if (w.i) ctx->value[w.i].why = ein__rules[EIN__RULE_SEPARATE].what;
+    return w;
+}
+
+// Windows `v` in the cheapest order of axes, or as they are. W has the type and shape of what it
+// stands for in the price of the rest.
+static ein__val ein__cheapest_separate(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    const ein__expr *e = ein__ex_get(ctx, s.body);
+    if (ctx->value[v.i].weight_only || s.reduce == EIN__R_NONE || s.ns < 2 ||
+        e->op != EIN__X_READ || !ein__is_neutral(&s, e))
+        return v;
+    int64_t least = ein__prefix_cost(ctx, &s);
+    ein__val best = v;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        uint32_t at;
+        if (!ein__is_separate(ctx, &s, e, k, &at)) continue;
+        ein__val made = ein__rule_separate(z, v, k, at);
+        if (!made.i) continue;
+        const ein__scope *rest = ein__scope_of(ctx, made);
+        const ein__scope *first = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, rest->body)->val});
+        int64_t ps = ein__cost_sum(ein__prefix_cost(ctx, first), ein__prefix_cost(ctx, rest));
+        if (ps >= least) continue;
+        least = ps;
+        best = made;
+    }
+    return best.i == v.i ? v : ein__cheapest_separate(z, best);
+}
+
+static ein__val ein__rebuild_separate(ein__pass *z, ein__val v) {
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return now.i ? ein__cheapest_separate(z, now) : now;
+}
+
+// Takes windows of the program under `root` one axis at a time where that is cheaper.
+EIN__FN bool ein__separate_windows(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool changed;
+    return !ein__rule_on(ctx, EIN__RULE_SEPARATE) ||
+           ein__rewrite_program(ctx, root, nroot, ein__rebuild_separate, NULL, &changed);
 }
 /* ---- rule_tighten.c ---- */
 // Boundary tightening of operands (EinNet section 4.1): where p[i] is 0 but for a box, the product
@@ -28851,12 +29427,16 @@ static ein__val ein__rebuild_needed(ein__pass *z, ein__val v) {
 EIN__FN bool ein__leave_out(ein_ctx *ctx, ein__val *root, int nroot, bool *less) {
     *less = false;
     if (!ein__rule_on(ctx, EIN__RULE_NEEDED)) return true;
-    ein__part_read *need = EIN__NEW(&ctx->arena, ein__part_read, arrlen(ctx->value));
-    memset(need, 0, (size_t)arrlen(ctx->value) * sizeof *need);
+    ein__part_read *need = NULL;
+    arrsetlen(need, arrlen(ctx->value));
+    memset(need, 0, (size_t)arrlen(need) * sizeof *need);
     *less = ein__find_needs(ctx, root, nroot, need);
-    if (!*less) return !ctx->status;
-    return ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    bool ok = !ctx->status;
+    if (*less)
+        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
+             ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    arrfree(need);
+    return ok;
 }
 /* ---- rule_repeats.c ---- */
 // Rule `repeats`: a product of weights and a map that has each element d times, p[i] = q[i / d], as
@@ -30930,6 +31510,38 @@ EIN__FN void ein__forget_costs(ein_ctx *ctx) {
             z->problem[i]->z.def[k].step_ps = 0;
 }
 
+// What was made so far, by the search too.
+typedef struct ein__derived {
+    ein__made made;
+    ptrdiff_t problems;
+} ein__derived;
+
+EIN__FN ein__derived ein__derived_now(ein_ctx *ctx) {
+    return (ein__derived){ein__made_now(ctx), arrlen(ein__search_of(ctx)->problem)};
+}
+
+// Forgets what was made since `then`, of which nothing may be kept, unless problems were derived:
+// these are remembered, with all that they are made of.
+EIN__FN void ein__forget_derived(ein_ctx *ctx, const ein__derived *then) {
+    ein__search *z = ein__search_of(ctx);
+    const ein__made *made = &then->made;
+    if (arrlen(z->problem) > then->problems) return;
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
+        ein__problem *p = z->problem[i];
+        ptrdiff_t n = 0;
+        for (ptrdiff_t k = 0; k < arrlen(p->choice); k++)
+            if ((ptrdiff_t)p->choice[k].map.i < made->scopes) p->choice[n++] = p->choice[k];
+        arrsetlen(p->choice, n);
+    }
+    if (arrlen(z->by_key) > made->scopes) arrsetlen(z->by_key, made->scopes);
+    if (arrlen(z->by_scope) > made->scopes) arrsetlen(z->by_scope, made->scopes);
+    for (ptrdiff_t i = 0; i < arrlen(z->by_scope); i++)
+        if ((ptrdiff_t)z->by_scope[i].i >= made->values) z->by_scope[i] = (ein__val){0};
+    while (arrlen(z->stand_in) && (ptrdiff_t)arrlast(z->stand_in).i >= made->values)
+        (void)arrpop(z->stand_in);
+    ein__forget_since(ctx, made);
+}
+
 // ------------------------------------------------------------------------------------ the pass
 
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone
@@ -32163,6 +32775,31 @@ static ein__ex ein__replace_terms(ein_ctx *ctx, void *user, ein__ex ex) {
     return ex;
 }
 
+// The summation over `axis`, of the operands `part` one behind the other, each guarded to where it
+// lies; their concatenation takes the place of the first.
+static bool ein__sum_along(ein__merger *z, ein__joint *f, const ein__part *const *p, int axis,
+                           ein__ix *form, ein__val *part, ein__merge *m) {
+    ein_ctx *ctx = z->ctx;
+    uint32_t slot = f->s.nt + f->s.ns++;
+    int64_t at = 0, total = 0;
+    for (int i = 0; i < f->np; i++) total += p[i]->axis[axis].n;
+    ein__ix c = ein__ix_iter(ctx, slot, f->s.n[slot] = total);
+    for (int i = 0; i < f->np; i++) {
+        ein__ix mine = ein__ix_addc(ctx, c, -at);
+        ein__add_guard(f, i, mine, p[i]->axis[axis].n);
+        if (p[i]->axis[axis].slot >= 0) f->map[i][p[i]->axis[axis].slot] = mine;
+        at += p[i]->axis[axis].n;
+    }
+    f->apart = true;
+    if (!ein__joint_windows(ctx, f, p, axis, form)) return false;
+    f->s.reduce = EIN__R_SUM;
+    form[axis] = c;
+    ein__val all = ein__concatenate(z, part, f->np, axis);
+    if (all.i) ein__put_bill(&m->bill, all, ein__concat_cost(z, all, part, f->np, axis));
+    part[0] = all;
+    return true;
+}
+
 static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const *p, ein__sum *sum,
                            int axis) {
     ein_ctx *ctx = z->ctx;
@@ -32173,7 +32810,6 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
     ein__val part[EIN__MERGE_GROUP];
     ein__ex w[EIN__MERGE_GROUP];
     ein__merge m = {.rule = "merging: sum of products"};
-    int64_t total = 0;
     ein__joint_clear(ctx, &f, sum->n);
     f.s.nt = t->nt;
     for (uint32_t i = 0; i < t->nt; i++) {
@@ -32183,28 +32819,10 @@ static void ein__merge_sum(ein__merger *z, ein__val map, const ein__part *const 
     for (int i = 0; i < f.np; i++) {
         part[i] = (ein__val){ein__ex_get(ctx, p[i]->x)->val};
         w[i] = ein__scaled(ctx, p[i]->alpha, p[i]->w);
-        if (axis >= 0) total += p[i]->axis[axis].n;
     }
-    if (axis >= 0) {
-        uint32_t slot = f.s.nt + f.s.ns++;
-        ein__ix c = ein__ix_iter(ctx, slot, f.s.n[slot] = total);
-        int64_t at = 0;
-        for (int i = 0; i < f.np; i++) {
-            ein__ix mine = ein__ix_addc(ctx, c, -at);
-            ein__add_guard(&f, i, mine, p[i]->axis[axis].n);
-            if (p[i]->axis[axis].slot >= 0) f.map[i][p[i]->axis[axis].slot] = mine;
-            at += p[i]->axis[axis].n;
-        }
-        f.apart = true;
-        if (!ein__joint_windows(ctx, &f, p, axis, form)) return;
-        f.s.reduce = EIN__R_SUM;
-        form[axis] = c;
-        ein__val all = ein__concatenate(z, part, f.np, axis);
-        if (all.i) ein__put_bill(&m.bill, all, ein__concat_cost(z, all, part, f.np, axis));
-        part[0] = all;
-    } else if (!ein__joint_windows(ctx, &f, p, axis, form)) {
-        return;
-    }
+    bool joint = axis >= 0 ? ein__sum_along(z, &f, p, axis, form, part, &m)
+                           : ein__joint_windows(ctx, &f, p, axis, form);
+    if (!joint) return;
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     ein__ex data = part[0].i ? ein__ex_read(ctx, part[0], 0, ix, (int)x->nix) : (ein__ex){0};
     ein__ex weights = ein__side_by_side(z, &f, w, true, p[0]->member, &m.bill);
@@ -32970,12 +33588,6 @@ EIN__FN void ein__placer_free(ein__placer *z) {
 
 enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
 
-// What the step of a stored value costs under the layouts as they stand, and whether another layout
-// of its operands or its result could make it cheaper.
-typedef struct ein__price {
-    int64_t ps;
-    bool open;
-} ein__price;
 typedef ein__price ein__price_step(ein_ctx *ctx, const ein__selector *sel, ein__val v);
 
 // A value as it was before a change.
@@ -33777,7 +34389,9 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
             bool known = step->load[0].i == r.i || step->load[1].i == r.i;
-            for (int j = 0; j < step->nval; j++) known |= step->val[j].i == r.i;
+            // Extrema that come with places are not there for what is behind these.
+            int from = step->kind == EIN__K_PLACE && k > 1;
+            for (int j = from; j < step->nval; j++) known |= step->val[j].i == r.i;
             for (ptrdiff_t j = 0; j < arrlen(list); j++) known |= list[j].i == r.i;
             // A transform has its matrices in its text.
             known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
@@ -34484,6 +35098,15 @@ static bool ein__warps_of(ein_ctx *ctx, const ein__step *s) {
     return s->kind == EIN__K_REDUCE && ein__shares_warps(ein__results_of(ctx, p), ein__terms_of(p));
 }
 
+// Whether blocks of the step's kernel go along the lines of a running sum.
+static bool ein__has_lines(ein_ctx *ctx, const ein__step *s) {
+    ein__running p;
+    ein__ex term;
+    return s->kind == EIN__K_REDUCE && !s->sums &&
+           ein__runs_lines(ctx, ein__scope_of(ctx, s->val[0]), ctx->plan.layout[s->out.i].stride,
+                           &p, &term);
+}
+
 // Whether threads of the step's kernel work by themselves on elements or tiles of the result, or
 // warps do whose lanes read neighbours.
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
@@ -34495,7 +35118,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
         s->parts > 1 || s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
-    if (s->kind != EIN__K_REDUCE) return false;
+    if (s->kind != EIN__K_REDUCE || ein__has_lines(ctx, s)) return false;
     k = ein__step_kernel(ctx, s);
     if (ein__warps_of(ctx, s)) {
         bool lanes;
@@ -34616,6 +35239,13 @@ static int64_t ein__stitch_turns(ein_ctx *ctx, const ein__seam *z, const ein__st
     return ein__ceil(threads, EIN__STITCH_THREADS / z->groups) - 1;
 }
 
+// What the arithmetic of step `s` takes, `ps` if all lanes of its warps had work: a slice may have
+// fewer threads.
+static int64_t ein__stitch_math(ein_ctx *ctx, const ein__seam *z, const ein__step *s, int64_t ps) {
+    int64_t threads = ein__ceil(ein__thread_count(ctx, s), z->slices);
+    return ein__muldiv(ps, ein__ceil(threads, 32) * 32, threads);
+}
+
 // What both take, without the tensor's way through memory. Fewer blocks than SMs compute as much
 // longer, and wait for memory where each has its most.
 static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
@@ -34628,7 +35258,8 @@ static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     if (!z->also) w.bytes[EIN__BY_UNIT] -= ein__least(stored, w.bytes[EIN__BY_UNIT]);
     for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__plus(w.bytes[k], x.bytes[k]);
     w.weights = ein__plus(w.weights, x.weights);
-    w.math_ps = ein__plus(w.math_ps, x.math_ps);
+    w.math_ps = ein__plus(ein__stitch_math(ctx, z, z->first, w.math_ps),
+                          ein__stitch_math(ctx, z, z->second, x.math_ps));
     w.chain_ps = ein__plus(w.chain_ps, x.chain_ps);
     int64_t alone = g->sms / EIN__TAIL_ALONE;
     if (blocks < alone) {
@@ -35893,57 +36524,12 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     return false;
 }
 
-// Whether neighbouring threads of the step's kernel store or read what does not lie together.
-static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
-    const ein__shape *shape = &ctx->value[step->out.i].shape;
-    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
-    int lane = -1;
-    for (int k = 0; k < shape->rank; k++)
-        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
-    if (lane < 0) return false;
-    bool scattered = stride[lane] > 1;
-    for (int v = 0; v < step->nval && !scattered; v++) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
-    }
-    return scattered;
-}
-
-// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
-static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
-    for (int v = 0; v < step->nval; v++) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
-            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
-        }
-    }
-    return false;
-}
-
 // A kernel's cost.
 static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
     ein__attention a;
     if (step->kind != EIN__K_ATTENTION) return ein__cost_step(ctx, step);
     bool found = ein__attention_of(ctx, step, &a);
     return found ? ein__cost_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : EIN__PS_LIMIT;
-}
-
-// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
-static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
-    ein__step step;
-    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
-    if (ein__step_of(ctx, sel, v, &step))
-        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
-    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
-    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
-    const ein__kernel k = ein__step_kernel(ctx, &step);
-    int64_t ps = ein__cost_kernel(ctx, &k);
-    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
-        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
-    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
-    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
 }
 
 // The key of a kernel's row, where there may be one; and what the row says.
@@ -35990,6 +36576,122 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         arrput(ctx->plan.step, step);
     }
 }
+/* ---- price.c ---- */
+// Prices of steps, which layouts are chosen by. Equal layers have equal steps, and so have most of
+// the plans of a model: a price is remembered by all that decides it.
+
+// Whether neighbouring threads of the step's kernel store or read what does not lie together.
+static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
+    const ein__shape *shape = &ctx->value[step->out.i].shape;
+    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
+    int lane = -1;
+    for (int k = 0; k < shape->rank; k++)
+        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
+    if (lane < 0) return false;
+    bool scattered = stride[lane] > 1;
+    for (int v = 0; v < step->nval && !scattered; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
+    }
+    return scattered;
+}
+
+// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
+static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
+    for (int v = 0; v < step->nval; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
+            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
+        }
+    }
+    return false;
+}
+
+// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
+static ein__price ein__price_anew(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
+    if (ein__step_of(ctx, sel, v, &step))
+        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
+    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
+    const ein__kernel k = ein__step_kernel(ctx, &step);
+    int64_t ps = ein__cost_kernel(ctx, &k);
+    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
+        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
+    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
+    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
+}
+
+// ------------------------------------------------------------------------------------ memory
+
+// What a price depends on of what a step reads as `v`, beside its definition: which of the operands
+// it is, and where it lies.
+static uint64_t ein__operand_key(ein_ctx *ctx, ein__val v, uint64_t h) {
+    const ein__value *p = &ctx->value[v.i];
+    const ein__layout *l = &ctx->plan.layout[v.i];
+    h = ein__mix(ein__mix(h, p->kind), (uint64_t)p->weight_only);
+    h = ein__mix(ein__mix(h, p->dtype), (uint64_t)l->offset);
+    for (int k = 0; k < p->shape.rank; k++) {
+        h = ein__mix(h, (uint64_t)p->shape.d[k]);
+        if (p->shape.d[k] > 1) h = ein__mix(h, (uint64_t)l->stride[k]);
+    }
+    return ein__is_table(ctx, v) ? ein__mix(h, ein__scope_key(ctx, p->scope)) : h;
+}
+
+typedef struct ein__met {
+    uint32_t v[EIN__KEY_READS];
+    int n;
+} ein__met;
+
+// Which of the values met it is; -1: there are too many.
+static int ein__meet(ein__met *z, uint32_t v) {
+    for (int i = 0; i < z->n; i++)
+        if (z->v[i] == v) return i;
+    if (z->n == EIN__KEY_READS) return -1;
+    z->v[z->n] = v;
+    return z->n++;
+}
+
+// A hash of all that decides the price of the step that computes `v`; 0: nobody knows that.
+static uint64_t ein__price_key(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__met met = {.n = 0};
+    uint64_t h = ein__mix((uint64_t)ctx->desc.math * 2 + ctx->channels_last, sel->kind[v.i]);
+    if (sel->kind[v.i] == EIN__K_PLACE || ein__norm_of(ctx, v, false) || ctx->desc.probe) return 0;
+    h = ein__mix(h, (uint64_t)ctx->typed * 2 + ctx->strict);
+    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
+        const ein__value *p = &ctx->value[of.i];
+        if (p->kind != EIN__V_SCOPE || ein__meet(&met, of.i) < 0) return 0;
+        h = ein__mix(ein__mix(h, ein__scope_key(ctx, p->scope)), (uint64_t)of.i == v.i);
+        h = ein__mix(ein__mix(h, p->dtype), (uint64_t)ein__keeps_fp32(ctx, of));
+    }
+    h = ein__operand_key(ctx, v, h);
+    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, of)->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            ein__val p = {ein__ex_get(ctx, reads[i])->val};
+            int before = met.n, at = ein__meet(&met, p.i);
+            if (at < 0) return 0;
+            h = ein__mix(h, (uint64_t)at);
+            if (at == before) h = ein__operand_key(ctx, p, h);
+        }
+    }
+    return h;
+}
+
+static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
+    uint64_t key = ein__price_key(ctx, sel, v);
+    uint32_t known = key ? ein__interned(&ctx->priced, &key, sizeof key) : 0;
+    if (known) return ctx->price[known];
+    ein__price price = ein__price_anew(ctx, sel, v);
+    if (!key || ctx->status) return price;
+    known = ein__intern(&ctx->arena, &ctx->priced, &key, sizeof key);
+    arrsetlen(ctx->price, known + 1);
+    ctx->price[known] = price;
+    return price;
+}
 /* ---- plan.c ---- */
 // Plans of a program: the steps for its values in order, weight-only work split off, made in
 // several ways, of which the cheapest is kept.
@@ -36025,12 +36727,24 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
+// Forgets what was made since `then` for plans that are not taken: whatever is told of each value,
+// scope or expression stays small.
+static void ein__forget_plans(ein_ctx *ctx, const ein__made *then) {
+    if (!ctx->desc.probe) ein__forget_since(ctx, then);
+}
+
+// The same for programs that are derived, where the context's plan is still the one of `steps`.
+static void ein__forget_programs(ein_ctx *ctx, const ein__derived *then, const ein__step *steps) {
+    if (!ctx->desc.probe && ctx->plan.step == steps) ein__forget_derived(ctx, then);
+}
+
 // A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
 // it changes is all over the program, and a changed layer should not change the others for a
 // trifle. One that does both changes it once.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
+    EIN__DEAR_MATH = 16,     // a plan that is dearer by such a share is far from the other one
     EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
     EIN__FEW_STEPS = 40
 };
@@ -36038,10 +36752,10 @@ enum {
 // Whether the plan has so few steps that a look at other plans costs little.
 static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
 
-// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
-// baseline.
-static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
+// Whether a plan that costs `ps` is to be taken instead of `best`: never one that costs more than
+// the baseline.
+static bool ein__is_better(const ein_ctx *ctx, int64_t ps, const ein__plan *best) {
+    int64_t than = ein__plan_cost(best);
     if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
     else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
     return ps <= best->baseline_ps && ps < than;
@@ -36144,13 +36858,15 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
-// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
-static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
+// Makes `other`, of what was made by `then`, the context's plan again unless the new one is `ok`
+// and cheaper.
+static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *then, bool ok) {
     if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
         ein__pass_plan(ctx, other);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *other;
+        ein__forget_plans(ctx, then);
     }
 }
 
@@ -36158,16 +36874,18 @@ static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__made then = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
         arrsetlen(ctx->norm, 0);
+        ein__forget_plans(ctx, &then);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    ein__keep_cheaper(ctx, &apart, true);
+    ein__keep_cheaper(ctx, &apart, &then, true);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -36195,11 +36913,12 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
                              bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__plan first = ctx->plan;
+    ein__made then = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     *flag = true;
     bool ok = build(ctx, root, nroot);
     *flag = false;
-    ein__keep_cheaper(ctx, &first, ok);
+    ein__keep_cheaper(ctx, &first, &then, ok);
     return ok;
 }
 
@@ -36213,13 +36932,14 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
-// Makes the plan that was made before, if there is one, the context's again unless the new one is
-// better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+// Makes the plan that was made before, if there is one, the context's again unless the new one,
+// of what was made since `then`, is better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, const ein__made *then, bool ok) {
     if (!best->root) return;
-    if (!ok || !ein__is_better_plan(ctx, best)) {
+    if (!ok || !ein__is_better(ctx, ein__plan_cost(&ctx->plan), best)) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
+        ein__forget_plans(ctx, then);
     } else {
         ein__pass_plan(ctx, best);
     }
@@ -36317,19 +37037,66 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     return ok;
 }
 
-// Plans the derived program under `root`; kept when it is the cheapest so far.
+// What decides the plans of the derived program under `root`.
+static uint64_t ein__plan_key(ein_ctx *ctx, const ein__val *root, int nroot) {
+    uint64_t way = (uint64_t)ctx->desc.math * 2 + (ctx->desc.libs == EIN_LIBS_NONE);
+    way = way * 4 + (uint64_t)ctx->channels_last * 2 + ctx->online;
+    return ein__mix(ein__program_key(ctx, root, nroot), way);
+}
+
+// Whether the derived program of key `key` was planned before and its plan, known by its cost, need
+// not be made again, as `best` is better. A better one than that had to be beaten then, or as good
+// a one, so that no more ways were tried.
+static bool ein__is_known_plan(const ein_ctx *ctx, uint64_t key, const ein__plan *best) {
+    bool known = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->known) && !known; i++)
+        known = ctx->known[i].key == key && !ein__is_better(ctx, ctx->known[i].ps, best);
+    return known && best->root && !ctx->desc.probe && !ctx->desc.form;
+}
+
+// Tells by the first derived plan of a large program in an arithmetic whether that is so far from
+// the one in the arithmetic that was asked for that other ways, which gain about the same in both,
+// cannot make up for it.
+static void ein__judge_math(ein_ctx *ctx) {
+    if (ctx->first_ps) return;
+    ctx->first_ps = ein__plan_cost(&ctx->plan);
+    ctx->dear = ctx->least_ps && !ein__few_steps(ctx) &&
+                ctx->first_ps - ctx->least_ps > ctx->least_ps / EIN__DEAR_MATH;
+}
+
+// Plans the derived program under `root`, and takes the plan instead of `best` when it is better.
+static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging,
+                              ein__plan *best) {
+    ein__made then = ein__made_now(ctx);
+    uint64_t key = ein__plan_key(ctx, root, nroot);
+    if (ein__is_known_plan(ctx, key, best)) {
+        ctx->plan = *best;
+        return true;
+    }
+    bool ok = ein__build_derived(ctx, root, nroot, best);
+    if (ok) ein__judge_math(ctx);
+    if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
+    ctx->plan.merging = merging;
+    ctx->plan.approach = ctx->approach;
+    ctx->plan.baseline_ps = best->baseline_ps;
+    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, best);
+    else ein__keep_better(ctx, best, &then, ok);
+    return ok;
+}
+
+// Derives the program under `root` and plans it; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
+    ein__derived then = ein__derived_now(ctx);
+    if (ctx->dear) return true;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
+    ok = ok && ein__derive(ctx, root, nroot);
+    if (ok) ok = ein__plan_derived(ctx, root, nroot, merging, &best);
+    else ctx->plan = best;
     ctx->typed = false;
-    ctx->plan.merging = merging;
-    ctx->plan.approach = ctx->approach;
-    ctx->plan.baseline_ps = best.baseline_ps;
-    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
-    else ein__keep_better(ctx, &best, ok);
+    ein__forget_programs(ctx, &then, best.step);
     return ok;
 }
 
@@ -36340,6 +37107,8 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
         ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
         ein__merge *found = NULL;
+        ein__derived then = ein__derived_now(ctx);
+        const ein__step *steps = ctx->plan.step;
         memcpy(merged, root, (size_t)nroot * sizeof *root);
         toggled = false;
         if (!ein__prepare_merges(ctx, merged, nroot)) return false;
@@ -36347,6 +37116,7 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
         for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
         ein__merges_free(found);
+        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -36429,6 +37199,11 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok;
 }
 
+// Reductions of the program under `root` in several steps, where each has fewer terms.
+static bool ein__in_parts(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__block_prefixes(ctx, root, nroot) && ein__separate_windows(ctx, root, nroot);
+}
+
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
 // is and in each other variant. The cheapest as a whole is taken, so it never costs more than the
 // baseline under the same table. ein_desc.form: derived with each contraction's so-and-so best
@@ -36442,12 +37217,13 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
+    ein__made then = ein__made_now(ctx);
     bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.approach = ctx->approach;
-    ein__keep_better(ctx, &best, ok);
+    ein__keep_better(ctx, &best, &then, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
@@ -36455,11 +37231,10 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
     ctx->approach.entire = less && ein__few_steps(ctx);
     if (ctx->approach.entire &&
-        !(ein__block_prefixes(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
+        !(ein__in_parts(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
     ctx->approach.entire = false;
-    if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
-        return false;
+    if (!ein__in_parts(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot)) return false;
     for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
         bool changed;
         ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -36500,6 +37275,7 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
+    if (ctx->dear) return true;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
     for (int i = 0; i < z->n; i++)
@@ -36509,10 +37285,13 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ctx->channels_last = ctx->rereads = false;
     if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
-    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
+    if (ok && !ctx->desc.form && !ctx->dear && ein__may_reorder(ctx)) {
+        ein__derived then = ein__derived_now(ctx);
+        const ein__step *steps = ctx->plan.step;
         ctx->channels_last = true;
         ein__forget_costs(ctx);
         ok = ein__try_ways(ctx, root, nroot, baseline);
+        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -36522,6 +37301,8 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
 // begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
     ein__folds folds = {.baseline = INT64_MAX};
+    ctx->first_ps = 0;
+    ctx->dear = false;
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
@@ -36613,6 +37394,7 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
                            bool (*better)(const ein__plan *p, const ein__plan *best),
                            ein__offer *tried) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
+    ein__made then = ein__made_now(ctx);
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -36623,6 +37405,7 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
         other = best;
     } else {
         ein__plan_again(ctx, &best);
+        ein__forget_plans(ctx, &then);
     }
     ein__plan_free(&other.plan);
     ein__search_free(other.search);
@@ -36660,9 +37443,11 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     int least = alone ? (int)ctx->asked : 0;
     ein__offer tried[EIN_MATH_FP16 + 1] = {{0}};
     tried[ctx->asked] = ein__offer_of(&ctx->plan);
+    ctx->least_ps = ctx->first_ps;
     for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
         if (ein__has_math(ctx, m))
             ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less, &tried[m]);
+    ctx->least_ps = 0;
     // Where calls made one arithmetic the cheapest, without them it may be another one.
     ein_libs libs = ctx->desc.libs;
     int64_t near = ein__muldiv(ein__plan_cost(&ctx->plan), 100 + EIN__NEAR_PERCENT, 100);
@@ -38378,15 +39163,6 @@ static const char *const ein__tmpl_conv[] = {
     "    return 0;",
     "}",
     "",
-    "//@if typed",
-    "// Whether an algorithm with this arithmetic does what the convolution asks for; none may round f32",
-    "// tensors to f16.",
-    "static int conv_takes(const conv_size *s, cudnnMathType_t math) {",
-    "    if (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH) return 1;",
-    "    return (s->half || s->tf32) && math == CUDNN_TENSOR_OP_MATH;",
-    "}",
-    "",
-    "//@end",
     "// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.",
     "static int conv_describe($model *m, conv_call *c, const conv_size *s) {",
     "    const int one[$spatial + 1] = {1, 1, 1};",
@@ -38458,18 +39234,30 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "//@end",
-    "// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,",
-    "// fits the workspace, and gives the same bits on every run.",
+    "// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,",
+    "// which may be TF32 and has another workspace, where it is listed with FMA too.",
     "template <class Offer>",
-    "static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {",
+    "static bool conv_plain(const Offer *p, int n, int i) {",
+    "    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;",
+    "    for (int k = 0; k < n; k++)",
+    "        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;",
+    "    return true;",
+    "}",
+    "",
+    "// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the",
+    "// workspace, and gives the same bits on every run.",
+    "template <class Offer>",
+    "static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {",
     "    //@if typed",
-    "    if (!conv_takes(s, p->mathType)) return false;",
+    "    // None may round f32 tensors to f16.",
+    "    bool good = p[i].mathType != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;",
+    "    if (!s->half && !s->tf32) good = conv_plain(p, n, i);",
     "    //@else",
     "    (void)s;",
-    "    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;",
+    "    const bool good = conv_plain(p, n, i);",
     "    //@end",
-    "    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&",
-    "           p->determinism == CUDNN_DETERMINISTIC;",
+    "    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&",
+    "           p[i].determinism == CUDNN_DETERMINISTIC;",
     "}",
     "",
     "// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or",
@@ -38480,7 +39268,7 @@ static const char *const ein__tmpl_conv[] = {
     "    conv_pin(s, p, n);",
     "    //@end",
     "    for (int i = 0; i < n; i++) {",
-    "        if (!conv_may_take(&p[i], s, $room)) continue;",
+    "        if (!conv_may_take(p, n, i, s, $room)) continue;",
     "        if (only >= 0 && (int)p[i].algo != only) continue;",
     "        c->algorithm = (int)p[i].algo;",
     "        c->workspace = p[i].memory;",
@@ -38537,7 +39325,12 @@ static const char *const ein__tmpl_conv[] = {
     "        m, s->name,",
     "        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));",
     "    r = conv_first(m, c, s, p, n, only);",
-    "    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;",
+    "    if (!r || only < 0) return r;",
+    "    if (!conv_fall_back(m, c, s)) {",
+    "        r = conv_first(m, c, s, p, n, -1);",
+    "        if (r) return r;",
+    "        c->apart = 1;",
+    "    }",
     "    m->error[0] = 0;",
     "    return 0;",
     "}",
@@ -38603,6 +39396,22 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "//@if steps",
+    "// What a fused call does in calls of its own, for where the library makes none.",
+    "static cudnnStatus_t conv_apart($model *m, const conv_call *c, const conv_size *s, const void *x,",
+    "                                const void *w, const void *bias, const void *z, void *y,",
+    "                                void *workspace) {",
+    "    const float one = 1.f, zero = 0.f;",
+    "    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;",
+    "    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);",
+    "    if (!e)",
+    "        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,",
+    "                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,",
+    "                                    c->workspace, z \? &one : &zero, c->y, y);",
+    "    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);",
+    "    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);",
+    "    return e;",
+    "}",
+    "",
     "// From cuDNN 9 on the last digits say why a call is not supported.",
     "static bool conv_refused(cudnnStatus_t e) {",
     "#if CUDNN_MAJOR >= 9",
@@ -38627,10 +39436,17 @@ static const char *const ein__tmpl_conv[] = {
     "    if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));",
     "    //@end",
     "    if (s->fused) {",
-    "        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);",
     "        //@if steps",
-    "        if (conv_refused(e) && conv_fall_back(m, c, s))",
+    "        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;",
+    "        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);",
+    "        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))",
     "            e = conv_fused(m, c, x, w, bias, z, y, workspace);",
+    "        if (conv_refused(e)) {",
+    "            c->apart = 1;",
+    "            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);",
+    "        }",
+    "        //@else",
+    "        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);",
     "        //@end",
     "        CUDNN_CALL(m, s->name, e);",
     "        //@if transposed",
@@ -38792,6 +39608,7 @@ static const char *const ein__tmpl_conv_types[] = {
     "    cudnnConvolutionDescriptor_t conv;",
     "    cudnnActivationDescriptor_t act;",
     "    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it",
+    "    int apart;  // the library refuses the fused call: convolution, bias and relu are calls",
     "    size_t workspace;",
     "    //@if copied",
     "    int copies;  // that the call makes of what it reads, because cuDNN refuses channels last",
@@ -40053,10 +40870,10 @@ static const char *const ein__tmpl_matmul[] = {
     "    cublasLtMatmulHeuristicResult_t found = {};",
     "    if (!s->version || cublasLtGetVersion() != s->version) return false;",
     "    if (cublasLtMatmulAlgoInit(m->lt, $compute, CUDA_R_32F, $type, $type, $outtype, $outtype,",
-    "                               s->pin[0], &c->algorithm))",
+    "                               (int)s->pin[0], &c->algorithm))",
     "        return false;",
     "    for (size_t i = 0; i < sizeof what / sizeof *what; i++) {",
-    "        unsigned value = (unsigned)s->pin[1 + i];",
+    "        unsigned value = s->pin[1 + i];",
     "        unsigned short half = (unsigned short)value;",
     "        const void *from = i < 6 \? (const void *)&value : &half;",
     "        if (cublasLtMatmulAlgoConfigSetAttribute(&c->algorithm, what[i], from, i < 6 \? 4 : 2))",
@@ -40164,7 +40981,7 @@ static const char *const ein__tmpl_matmul_types[] = {
     "    // What was measured as the fastest, with this version of the library (0: nothing): algorithm,",
     "    // tile, stages, parts of k, reduction, swizzle, custom option, inner shape, cluster shape.",
     "    size_t version;",
-    "    int pin[9];",
+    "    unsigned pin[9];",
     "    //@end",
     "} matmul_size;",
     "",
@@ -40684,6 +41501,10 @@ static const char *const ein__tmpl_probe[] = {
     "    //@end",
     "}",
     "",
+    "// The order of measuring: what has the fewest algorithms to try comes first, our kernels, then",
+    "// products, then convolutions, so that a run that is cut short has rows of every kind.",
+    "static int case_at(int k) { return k < KERNELS \? CALLS + k : CASES - 1 - k; }",
+    "",
     "static double now_ms() {",
     "    static time_t first;  // small numbers keep their digits",
     "    timespec t;",
@@ -41034,7 +41855,7 @@ static const char *const ein__tmpl_probe[] = {
     "                                                      ALGORITHMS, &offers, p));",
     "    for (int k = 0; k < offers; k++) {",
     "        bool any = !s->fused || s->relu;",
-    "        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;",
+    "        if (!conv_may_take(p, offers, k, s, conv_limit(s))) continue;",
     "        if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;",
     "        //@if typed",
     "        if (is_listed(list, *n, (int)p[k].algo)) continue;",
@@ -41057,7 +41878,7 @@ static const char *const ein__tmpl_probe[] = {
     "               cudnnGetConvolutionBackwardDataAlgorithm_v7(h->cudnn, c->w, c->x, c->conv, c->y,",
     "                                                           ALGORITHMS, &offers, p));",
     "    for (int k = 0; k < offers; k++) {",
-    "        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;",
+    "        if (!conv_may_take(p, offers, k, s, conv_limit(s))) continue;",
     "        //@if typed",
     "        if (is_listed(list, *n, (int)p[k].algo)) continue;",
     "        //@end",
@@ -41208,7 +42029,8 @@ static const char *const ein__tmpl_probe[] = {
     "// Measures what the table lacks. A call that fails is told of; one that breaks the device ends it.",
     "static int measure_all(probe *h) {",
     "    int measured = 0, failed = 0;",
-    "    for (int i = 0; i < CASES; i++) {",
+    "    for (int k = 0; k < CASES; k++) {",
+    "        const int i = case_at(k);",
     "        if (h->done[i]) continue;",
     "        if (h->deadline_ms > 0 && now_ms() >= h->deadline_ms) {",
     "            fprintf(stderr, \"probe: out of time: %d measured, %d failed\\n\", measured, failed);",
@@ -41392,8 +42214,8 @@ static const char *const ein__tmpl_probe[] = {
     "    if (!code && h->have) code = read_have(h);",
     "    if (code) return code;",
     "    if (h->deadline_ms > 0) h->deadline_ms += now_ms();",
-    "    for (int i = 0; list && i < CASES; i++)",
-    "        if (!h->done[i]) printf(\"%s\\n\", name_of(i));",
+    "    for (int k = 0; list && k < CASES; k++)",
+    "        if (!h->done[case_at(k)]) printf(\"%s\\n\", name_of(case_at(k)));",
     "    if (list) return 0;",
     "    code = find_device();",
     "    if (code) return code;",
@@ -42163,6 +42985,67 @@ static const char *const ein__tmpl_run[] = {
     "    for (int i = 0; i < $nin; i++) m->graph_in[i] = in[i];",
     "    for (int i = 0; i < $nout; i++) m->graph_out[i] = out[i];",
     "    return r;",
+    "}",
+    0};
+static const char *const ein__tmpl_running[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key number   unsigned type that counts everything",
+    "//@key blocks   blocks: lines of the result",
+    "//@key block    this block's number",
+    "//@key index    the line's position, from id",
+    "//@key before   statements that need no place",
+    "//@key int      type of places",
+    "//@key place    a thread's first place of a turn",
+    "//@key count    places of a line",
+    "//@key each     places of a thread in a turn",
+    "//@key turn     ... and of all threads",
+    "//@key last     the thread's last place in this turn, where its places begin in the last turn",
+    "//@key T        what is added up in",
+    "//@key sums     declares the sums of the thread's places alone: loads, sums of those up to each",
+    "//@key total    the last of these",
+    "//@key add      adds what is before the thread's places to each of them",
+    "//@key after    statements of the epilogue",
+    "//@key store    the store",
+    "static __global__ void __launch_bounds__(256) $name($params) {  // $blocks blocks",
+    "    __shared__ $T part[8];",
+    "    //@if index",
+    "    const $number id = $block;",
+    "    //@end",
+    "    await_previous(next_early);",
+    "    //@if index",
+    "    $index;",
+    "    //@end",
+    "    $before;",
+    "    const unsigned lane = threadIdx.x % 32u, warp = threadIdx.x / 32u;",
+    "    $T carry = 0;",
+    "    for ($int at = 0; at < $count; at += $turn) {",
+    "        // Behind the end of the line a thread repeats what is last.",
+    "        const $int first = at + ($int)threadIdx.x * $each;",
+    "        const $int $place = min(first, $last);",
+    "        $sums;",
+    "        $T through = $total;",
+    "#pragma unroll",
+    "        for (unsigned d = 1u; d < 32u; d *= 2u) {",
+    "            const $T other = __shfl_up_sync(0xffffffffu, through, d);",
+    "            if (lane >= d) through += other;",
+    "        }",
+    "        if (lane == 31u) part[warp] = through;",
+    "        __syncthreads();",
+    "        $T before = __shfl_up_sync(0xffffffffu, through, 1u);",
+    "        if (lane == 0u) before = 0;",
+    "#pragma unroll",
+    "        for (unsigned w = 0u; w < 8u; w++) {",
+    "            if (w == warp) before += carry;",
+    "            carry += part[w];",
+    "        }",
+    "        __syncthreads();",
+    "        $add;",
+    "        if (first < $count) {",
+    "            $after;",
+    "            $store;",
+    "        }",
+    "    }",
     "}",
     0};
 static const char *const ein__tmpl_siblings[] = {
@@ -47840,6 +48723,18 @@ static void ein__kshare_keys(ein__kgen *g, ein__kshare how, int parts, ein__key 
     keys[3] = (ein__key){"parts", parts > 1 ? ein__namef(c, "%du", parts) : ""};
 }
 
+enum { EIN__COLUMN_KEYS = 3 };
+
+// How a column's threads put their sums together, and how many terms they load ahead.
+static void ein__kcolumn_keys(ein__kgen *g, const ein__kred *r, ein__key *keys) {
+    int ahead = r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD;
+    const char *add = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other"),
+               *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
+    keys[0] = (ein__key){"add", add};
+    keys[1] = (ein__key){"join", join};
+    keys[2] = (ein__key){"ahead", ein__namef(g->ctx, "%d", ahead)};
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const *const lines[] = {[EIN__SHARE_WARP] = ein__tmpl_reduce_warp,
@@ -47879,7 +48774,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"after", r->post.s},
         {"store", r->store.s},
         {"T", ein__ksums_type(g, r->sums)}};
-    int n = 12, ahead = r->own ? EIN__COLUMN_AHEAD / 2 : EIN__COLUMN_AHEAD;
+    int n = 12;
     if (!column)
         keys[n++] =
             (ein__key){"whole", lanes == 32 ? ein__kwhole(g, r->reduce, warp, r->sums) : NULL};
@@ -47891,11 +48786,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         n += EIN__SHARE_KEYS;
     }
     if (column) {
-        const char *add = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other"),
-                   *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
-        keys[n++] = (ein__key){"add", add};
-        keys[n++] = (ein__key){"join", join};
-        keys[n++] = (ein__key){"ahead", ein__namef(g->ctx, "%d", ahead)};
+        ein__kcolumn_keys(g, r, keys + n);
+        n += EIN__COLUMN_KEYS;
     }
     ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
@@ -47985,7 +48877,72 @@ static void ein__krun_loop(ein__kgen *g, const ein__kred *r, ein__buf *out) {
     ein__put(out, "}\n");
 }
 
-// One attempt at a running sum whose threads go along; `*fits`: whether it is one.
+// What a thread does in a turn of a block that goes along: its places' sums, what is before them,
+// what becomes of them.
+static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term,
+                             ein__buf *sums, ein__buf *add) {
+    ein__ktext value[EIN__KLANES];
+    ein__buf terms = {0};
+    const char *last = ein__kidentity(g, r->reduce);
+    ein__kcount(g, term);
+    for (int i = 0; i < g->vec; i++) {
+        const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
+        const char *text = ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s);
+        ein__putf(&terms, "%s %s = %s;\n", ein__knum_type(g), acc, last);
+        ein__put(&terms, text);
+        ein__put(add, ein__kcombine(g, r->reduce, acc, "before"));
+        g->inner[0].text[i] = last = acc;
+    }
+    ein__put(sums, g->code[1].s);
+    ein__put(sums, terms.s);
+    ein__buf_free(&terms);
+    g->post = &r->post;
+    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
+    for (int i = 0; i < g->vec; i++) {
+        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+}
+
+// The kernel whose blocks go along lines. False: there are too many of them.
+static bool ein__kline_put(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term,
+                           const char *hint, ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    ein__buf sums = {0}, add = {0};
+    const ein__kslot *s = &g->slot[r->s[0]];
+    ein__kline_parts(g, r, step, term, &sums, &add);
+    bool ok = !g->too_wide && !g->scattered && s->n <= INT32_MAX / 2;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"blocks", ein__namef(c, "%lld", (long long)r->outputs)},
+        {"block", ein__kblock_id(g)},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"int", ein__kint(g)},
+        {"place", s->name},
+        {"count", ein__namef(c, "%lld", (long long)s->n)},
+        {"each", ein__namef(c, "%d", g->vec)},
+        {"turn", ein__namef(c, "%d", EIN__BLOCK_THREADS * g->vec)},
+        {"last", ein__namef(c, g->wide ? "%lldll" : "%lld", (long long)s->n - g->vec)},
+        {"T", ein__knum_type(g)},
+        {"sums", sums.s},
+        {"total", g->inner[0].text[g->vec - 1]},
+        {"add", add.s},
+        {"after", r->post.s},
+        {"store", r->store.s}};
+    l->threads = r->outputs * EIN__BLOCK_THREADS;
+    if (ok && !g->overflow && ein__kgrid(c, l, r->outputs, EIN__BLOCK_THREADS))
+        ein__kfinish(g, r->out, hint, ein__tmpl_running, keys, EIN__COUNT(keys), out, l);
+    ein__buf_free(&sums);
+    ein__buf_free(&add);
+    return ok;
+}
+
+// One attempt at a running sum whose threads or blocks go along; `*fits`: whether it is one.
 static bool ein__krunning(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l, bool *fits) {
     const ein__scope *s = ein__scope_of(g->ctx, step->val[0]);
@@ -47993,15 +48950,23 @@ static bool ein__krunning(ein__kgen *g, const ein__step *step, const char *hint,
     ein__running p;
     ein__ex term;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    *fits = ein__runs_along(g->ctx, s, stride, &p, &term) && !(g->sliced >> p.slot & 1);
+    bool along = ein__runs_along(g->ctx, s, stride, &p, &term) && !(g->sliced >> p.slot & 1);
+    bool lines = !along && !g->part && !g->naive && !step->sums &&
+                 ein__runs_lines(g->ctx, s, stride, &p, &term);
+    *fits = along || lines;
     if (!*fits) return false;
     ein__kred r = ein__krun_make(g, step, &p, term);
     bool ok = true;
-    if (g->vec > 1) {
+    if (lines && g->vec > 1) {
+        ok = ein__kvector_out(g, r.out, r.s, 1, &r.scan);
+        g->vec_slot = (int)p.slot;
+    }
+    if (lines) ok = ok && ein__kline_put(g, &r, step, term, hint, out, l);
+    if (along && g->vec > 1) {
         ok = r.outputs / 4 >= EIN__SHARED_OUTPUTS && ein__kvector_out(g, r.out, r.t, r.nt, &r.scan);
         if (ok) g->vec_slot = r.t[r.nt - 1];
     }
-    if (ok) {
+    if (ok && along) {
         ein__buf loops = {0};
         ein__krun_parts(g, &r, step, term);
         ein__put(&loops, g->code[0].s);
@@ -48760,7 +49725,8 @@ static bool ein__klast(ein__kgen *g, const ein__step *step, const char *hint, ei
     int64_t stride[EIN__MAX_RANK];
     ein__klast_strip z = {.columns = 0};
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane);
+    *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane) &&
+            !(g->sliced >> z.w.col.t & 1);
     if (!*fits) return false;
     ein_ctx *ctx = g->ctx;
     bool wide = g->wide;
@@ -48824,7 +49790,9 @@ static bool ein__kwindow_choose(ein__kgen *g, const ein__kred *r, ein__kwindow_t
     t->vectors = t->vec > 1 && ein__kwindow_aligned(g, &t->w, t->vec);
     if (r->outputs / t->vec < sms * EIN__WINDOW_LEAST) return false;
     int64_t taps = t->w.row.taps * t->w.col.taps;
-    for (t->rows = 4; t->rows > 0; t->rows /= 2) {
+    // A slice of another kernel has its rows alone.
+    bool sliced = t->w.row.t >= 0 && (g->sliced >> t->w.row.t & 1);
+    for (t->rows = sliced ? 1 : 4; t->rows > 0; t->rows /= 2) {
         ein__kwindow_size(t);
         int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
         int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
@@ -52707,7 +53675,7 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
-enum { EIN__SEEDED = 10 };  // templates of a kind, at most
+enum { EIN__SEEDED = 11 };  // templates of a kind, at most
 
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
@@ -52720,7 +53688,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last}},
+                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last, ein__tmpl_running}},
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},
@@ -57459,6 +58427,10 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->norm);
     arrfree(ctx->counted);
     arrfree(ctx->passed);
+    arrfree(ctx->known);
+    ein__table_free(&ctx->priced);
+    arrfree(ctx->price);
+    arrfree(ctx->scope_key);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
@@ -57466,6 +58438,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
+    ein__arena_free(&ctx->forms);
     ein__arena_free(&ctx->arena);
     EIN_FREE(ctx);
 }

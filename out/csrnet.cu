@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 60 MB (workspace 32 MB of it), constants 247 MB, peak in create 369 MB
-// plan      43 steps, 512.4 us estimated; 1180.6 us without derivation
+// plan      43 steps, 514.4 us estimated; 1180.6 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 0.2 us more
 // by        basis change 37, summation splitting 2
 //     6.5 us est. v1.a                     k_product_1a5529ea
@@ -24,16 +24,16 @@
 //     5.1 us est. v2.b                     k_basis_bf3ba003
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
 //    18.7 us est. v3.a.c.sum.product       cuBLAS sgemm 256 x 196 x 128, batch 36
-//     5.1 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
+//     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
 //    36.0 us est. v3.b.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
-//     5.1 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
+//     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
 //    36.0 us est. v3.c.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
 //    22.0 us est. v4.a.c.sum.product       cuBLAS sgemm 512 x 49 x 256, batch 36
-//     3.4 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
+//     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
 //    38.3 us est. v4.b.c.sum.product       cuBLAS sgemm 512 x 49 x 512, batch 36
-//     3.4 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
+//     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
 //    38.3 us est. v4.c.c.sum.product       cuBLAS sgemm 512 x 49 x 512, batch 36
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df

@@ -8,18 +8,18 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 89 MB (workspace 32 MB of it), constants 153 MB, peak in create 320 MB
-// plan      41 steps, 831.7 us estimated; 1577.2 us without derivation
+// plan      46 steps, 841.9 us estimated; 1578.6 us without derivation
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
-// by        basis change 32, summation splitting 1
+// by        basis change 36, summation splitting 2
 //   103.9 us est. r0                       k_product_713e91a6
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
 //    22.9 us est. l1.a.a.c.product         k_product_8a955f22
-//    16.1 us est. l1.a.b.c.data            k_stitch_fbe2129a
+//    17.4 us est. l1.a.b.c.data            k_stitch_fbe2129a
 //    22.9 us est. l1.a.b.c.product         k_product_8a955f22
 //    22.2 us est. l1.b.a.c.data            k_stitch_20681cf6
 //    22.9 us est. l1.b.a.c.product         k_product_8a955f22
-//    16.1 us est. l1.b.b.c.data            k_stitch_fbe2129a
+//    17.4 us est. l1.b.b.c.data            k_stitch_fbe2129a
 //    22.9 us est. l1.b.b.c.product         k_product_8a955f22
 //    14.9 us est. l1.b                     k_basis_7789205c
 //    48.2 us est. l2.h.r                   cuDNN conv 3x3, 64 to 128 + bias + relu
@@ -29,7 +29,8 @@
 //     6.5 us est. l2.h                     cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     5.6 us est. l2.a.c.data              k_basis_e2588060
 //    24.9 us est. l2.a.c.product           cuBLAS sgemm 128 x 784 x 128, batch 36
-//     8.6 us est. l2.b.c.data              k_stitch_63afc805
+//     5.1 us est. l2.r                     k_basis_1a3aa0d3
+//     5.6 us est. l2.b.c.data              k_basis_e2588060
 //    24.9 us est. l2.b.c.product           cuBLAS sgemm 128 x 784 x 128, batch 36
 //     6.2 us est. l2                       k_basis_37e62764
 //    46.8 us est. l3.h.r                   k_product_9c11571f
@@ -39,19 +40,23 @@
 //     6.6 us est. l3.h                     k_product_c40a812f
 //     4.1 us est. l3.a.c.data              k_basis_44891dcb
 //    36.0 us est. l3.a.c.product           cuBLAS sgemm 256 x 256 x 256, batch 36
-//     6.2 us est. l3.b.c.data              k_stitch_bdeaddc8
+//     3.6 us est. l3.r                     k_basis_056a70c6
+//     4.1 us est. l3.b.c.data              k_basis_44891dcb
 //    36.0 us est. l3.b.c.product           cuBLAS sgemm 256 x 256 x 256, batch 36
 //     4.1 us est. l3                       k_basis_d2e0ceac
 //    49.2 us est. l4.h.a.c.part            k_product_cc542374
-//     5.6 us est. l4.h.b.c.data            k_stitch_1eeed237
+//     4.0 us est. l4.h.r                   k_reduce_95934afe
+//     2.7 us est. l4.h.b.c.data            k_basis_c82ae8a3
 //    39.5 us est. l4.h.b.c.product         cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.4 us est. l4.h.b.c                 k_basis_e1ba8ca3
 //     8.2 us est. l4.h                     cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     2.7 us est. l4.a.c.data              k_basis_c82ae8a3
 //    39.5 us est. l4.a.c.product           cuBLAS sgemm 512 x 64 x 512, batch 36
-//     3.9 us est. l4.b.c.data              k_stitch_6a6550d1
+//     2.4 us est. l4.r                     k_basis_d9102e59
+//     2.7 us est. l4.b.c.data              k_basis_c82ae8a3
 //    39.5 us est. l4.b.c.product           cuBLAS sgemm 512 x 64 x 512, batch 36
-//     3.1 us est. f                        k_stitch_ceaa5402
+//     2.7 us est. l4                       k_basis_87dfa24d
+//     1.9 us est. f                        k_reduce_0cc3694c
 //     3.5 us est. y                        cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -290,6 +295,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l2_a_c_data ARENA(33554432)
 #define v_l2_a_c_product ARENA(48005120)
 #define v_l2_a_t CONST(11819264)
+#define v_l2_r ARENA(0)
 #define v_l2_b_c_data ARENA(33554432)
 #define v_l2_b_c_product ARENA(48005120)
 #define v_l2_b_t CONST(11819776)
@@ -315,6 +321,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_a_c_data ARENA(33554432)
 #define v_l3_a_c_product ARENA(42991616)
 #define v_l3_a_t CONST(40133888)
+#define v_l3_r ARENA(0)
 #define v_l3_b_c_data ARENA(33554432)
 #define v_l3_b_c_product ARENA(42991616)
 #define v_l3_b_t CONST(40134912)
@@ -327,6 +334,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_s INIT(63631872)
 #define v_l4_h_a_c_part ARENA(0)
 #define v_l4_h_a_t CONST(78408960)
+#define v_l4_h_r ARENA(14450688)
 #define v_l4_h_b_c_data ARENA(33554432)
 #define v_l4_h_b_c_product ARENA(38273024)
 #define v_l4_h_b_c ARENA(33554432)
@@ -341,9 +349,11 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_a_c_data ARENA(33554432)
 #define v_l4_a_c_product ARENA(38273024)
 #define v_l4_a_t CONST(153910528)
+#define v_l4_r ARENA(0)
 #define v_l4_b_c_data ARENA(33554432)
 #define v_l4_b_c_product ARENA(38273024)
 #define v_l4_b_t CONST(153912576)
+#define v_l4 ARENA(0)
 #define v_f ARENA(33554432)
 #define v_stem_c_scaled CONST(153914624)
 #define v_l3_d_c_scaled CONST(153952256)
@@ -370,6 +380,7 @@ typedef struct conv_call {
     cudnnConvolutionDescriptor_t conv;
     cudnnActivationDescriptor_t act;
     int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
+    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
     size_t workspace;
 } conv_call;
 
@@ -1239,12 +1250,15 @@ static __global__ void __launch_bounds__(256) k_basis_7aa9a3b6(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.a.t[i1])
 // p0: l2.a.c.product, p1: l2.a.t
-static __device__ __forceinline__ void part_basis_e103cb85(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(256) k_basis_1a3aa0d3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u % 128u);
-    const int i0 = (int)(id / 6272u);
+    const int i0 = (int)(id / 49u % 16u);
+    const int i1 = (int)(id / 784u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1265,61 +1279,10 @@ static __device__ __forceinline__ void part_basis_e103cb85(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v1 = p1[i1];
-        *reinterpret_cast<float4 *>(&y[i2 * 112 + o0 * 28 + i3 * 4]) = make_float4(relu(d[o0][0]
-            + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1), relu(d[o0][3] + v1));
+        *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1),
+            relu(d[o0][3] + v1));
     }
-}
-
-// by basis change F(4x4,3x3)
-// l2.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.r[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.r 0
-static __device__ __forceinline__ void part_basis_0efd252c(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i5 = (int)(id % 7u);
-    const int i4 = (int)(id / 7u % 7u);
-    const int i2 = (int)(id / 49u % 128u);
-    const int i3 = (int)(id / 6272u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i4 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 28 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 602112 + o1 * 100352 + i2 * 784 + i3 * 49 + i4 * 7 + i5] = d[o0][o1];
-        }
-    }
-}
-
-// l2.r by slices in shared memory, then l2.b.c.data
-// p0: l2.a.c.product, p1: l2.a.t
-static __global__ void __launch_bounds__(256) k_stitch_63afc805(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ __align__(16) float slices[3136];
-    float *const own = slices + threadIdx.y * 784u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous(next_early);
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_basis_e103cb85(p0, p1, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_basis_0efd252c(own, y, slice * 49u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1536,12 +1499,15 @@ static __global__ void __launch_bounds__(256, 1) k_product_c40a812f(const float 
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
 // p0: l3.a.c.product, p1: l3.a.t
-static __device__ __forceinline__ void part_basis_f2b50277(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(128) k_basis_056a70c6(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u % 256u);
-    const int i0 = (int)(id / 4096u);
+    const int i0 = (int)(id / 16u % 16u);
+    const int i1 = (int)(id / 256u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1565,63 +1531,11 @@ static __device__ __forceinline__ void part_basis_f2b50277(const float *p0,
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
                 const float v1 = p1[i1];
-                *reinterpret_cast<float2 *>(&y[i2 * 56 + o0 * 14 + i3 * 4
+                *reinterpret_cast<float2 *>(&y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
                     + o1]) = make_float2(relu(d[o0][o1] + v1), relu(d[o0][o1 + 1] + v1));
             }
         }
     }
-}
-
-// by basis change F(4x4,3x3)
-// l3.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.r[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.r 0
-static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i2 = (int)(id / 16u % 256u);
-    const int i3 = (int)(id / 4096u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i4 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
-        }
-    }
-}
-
-// l3.r by slices in shared memory, then l3.b.c.data
-// p0: l3.a.c.product, p1: l3.a.t
-static __global__ void __launch_bounds__(256) k_stitch_bdeaddc8(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ __align__(16) float slices[1568];
-    float *const own = slices + threadIdx.y * 196u;
-    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous(next_early);
-    for (unsigned k = threadIdx.x; k < 16u; k += 32u)
-        part_basis_f2b50277(p0, p1, own, slice * 16u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 16u; k += 32u)
-        part_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1717,8 +1631,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_cc542374(const float 
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.part, p1: l4.h.a.t
-static __device__ __forceinline__ void part_reduce_5cbf7997(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(256) k_reduce_95934afe(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 401408u) return;
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u % 512u);
     const int i0 = (int)(id / 25088u);
@@ -1727,18 +1644,21 @@ static __device__ __forceinline__ void part_reduce_5cbf7997(const float *p0,
     for (int r1 = 0; r1 < 9; r1++) {
         acc += p0[r1 * 401408 + i0 * 25088 + i1 * 49 + i3];
     }
-    y[i3] = relu(acc + p1[i1]);
+    y[i0 * 25088 + i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
 // by basis change F(4x4,3x3)
 // l4.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h.r 0
-static __device__ __forceinline__ void part_basis_0a2fbf06(const float *p0, float *__restrict__ y,
-    unsigned id) {
+static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32768u) return;
     const int i5 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 2u);
-    const int i2 = (int)(id / 4u % 512u);
-    const int i3 = (int)(id / 2048u);
+    const int i3 = (int)(id / 4u % 16u);
+    const int i2 = (int)(id / 64u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1746,7 +1666,8 @@ static __device__ __forceinline__ void part_basis_0a2fbf06(const float *p0, floa
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[t0 * 7 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i3 * 25088 + i2 * 49
+                + t0 * 7 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1765,21 +1686,6 @@ static __device__ __forceinline__ void part_basis_0a2fbf06(const float *p0, floa
             y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 4 + i4 * 2 + i5] = d[o0][o1];
         }
     }
-}
-
-// l4.h.r by slices in shared memory, then l4.h.b.c.data
-// p0: l4.h.a.c.part, p1: l4.h.a.t
-static __global__ void __launch_bounds__(256) k_stitch_1eeed237(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ __align__(16) float slices[416];
-    float *const own = slices + threadIdx.y * 52u;
-    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous(next_early);
-    for (unsigned k = threadIdx.x; k < 49u; k += 32u)
-        part_reduce_5cbf7997(p0, p1, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        part_basis_0a2fbf06(own, y, slice * 4u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1823,57 +1729,19 @@ static __global__ void __launch_bounds__(64) k_basis_e1ba8ca3(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
-// l4.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h 0
-static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i5 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 2u);
-    const int i3 = (int)(id / 4u % 16u);
-    const int i2 = (int)(id / 64u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i4 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i3 * 25088 + i2 * 49
-                + t0 * 7 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 4 + i4 * 2 + i5] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.a.t[i1])
 // p0: l4.a.c.product, p1: l4.a.t
-static __device__ __forceinline__ void part_basis_54304f4d(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(64) k_basis_d9102e59(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u % 512u);
-    const int i0 = (int)(id / 2048u);
+    const int i0 = (int)(id / 4u % 16u);
+    const int i1 = (int)(id / 64u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1896,25 +1764,10 @@ static __device__ __forceinline__ void part_basis_54304f4d(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1++) {
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
-                y[i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + p1[i1]);
+                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + p1[i1]);
             }
         }
     }
-}
-
-// l4.r by slices in shared memory, then l4.b.c.data
-// p0: l4.a.c.product, p1: l4.a.t
-static __global__ void __launch_bounds__(256) k_stitch_6a6550d1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ __align__(16) float slices[416];
-    float *const own = slices + threadIdx.y * 52u;
-    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous(next_early);
-    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        part_basis_54304f4d(p0, p1, own, slice * 4u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        part_basis_0a2fbf06(own, y, slice * 4u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1922,12 +1775,15 @@ static __global__ void __launch_bounds__(256) k_stitch_6a6550d1(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.b.t[i1])
 // p0: l4.b.c.product, p1: l4.h, p2: l4.b.t
-static __device__ __forceinline__ void part_basis_9fc805e6(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(64) k_basis_87dfa24d(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u % 512u);
-    const int i0 = (int)(id / 2048u);
+    const int i0 = (int)(id / 4u % 16u);
+    const int i1 = (int)(id / 64u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1952,7 +1808,8 @@ static __device__ __forceinline__ void part_basis_9fc805e6(const float *p0, cons
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
                 const float v1 = i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7 ? p1[i0 * 25088 + i1 * 49
                     + i2 * 28 + o0 * 7 + i3 * 4 + o1] : 0.f;
-                y[i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + v1 + p2[i1]);
+                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + v1
+                    + p2[i1]);
             }
         }
     }
@@ -1960,37 +1817,23 @@ static __device__ __forceinline__ void part_basis_9fc805e6(const float *p0, cons
 
 // f.sum[i0,i1] = sum(r0,r1) l4[i0,i1,r0,r1]
 // f[i0,i1] = f.sum[i0,i1] / 49
-static __device__ __forceinline__ void part_reduce_80c2b84b(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const unsigned lane = id % 32u;
-    id /= 32u;
-    const int i1 = (int)(id % 512u);
-    const int i0 = (int)(id / 512u);
+static __global__ void __launch_bounds__(128) k_reduce_0cc3694c(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+    await_previous(next_early);
+    if (id >= 8192u) return;
+    const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll 4
     for (unsigned k = lane; k < 49u; k += 32u) {
         const int r1 = (int)k;
-        acc += p0[r1];
+        acc += p0[i1 * 49 + r1];
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        y[i0 * 512 + i1] = acc / 49.f;
+        y[i1] = acc / 49.f;
     }
-}
-
-// l4 by slices in shared memory, then f
-// p0: l4.b.c.product, p1: l4.h, p2: l4.b.t
-static __global__ void __launch_bounds__(128) k_stitch_ceaa5402(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    __shared__ __align__(16) float slices[208];
-    float *const own = slices + threadIdx.y * 52u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous(next_early);
-    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        part_basis_9fc805e6(p0, p1, p2, own, slice * 4u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 32u; k += 32u)
-        part_reduce_80c2b84b(own, y, slice * 32u + k);
 }
 
 // Those that only create launches.
@@ -2610,14 +2453,24 @@ static int conv_describe(resnet18_n16 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
-// fits the workspace, and gives the same bits on every run.
+// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
+// which may be TF32 and has another workspace, where it is listed with FMA too.
 template <class Offer>
-static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
+static bool conv_plain(const Offer *p, int n, int i) {
+    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
+    for (int k = 0; k < n; k++)
+        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
+    return true;
+}
+
+// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
+// workspace, and gives the same bits on every run.
+template <class Offer>
+static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
     (void)s;
-    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
-    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
-           p->determinism == CUDNN_DETERMINISTIC;
+    const bool good = conv_plain(p, n, i);
+    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
+           p[i].determinism == CUDNN_DETERMINISTIC;
 }
 
 // The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
@@ -2626,7 +2479,7 @@ template <class Offer>
 static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *p, int n,
     int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, WORKSPACE_BYTES)) continue;
+        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2662,7 +2515,12 @@ static int conv_open(resnet18_n16 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
     r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    if (!r || only < 0) return r;
+    if (!conv_fall_back(m, c, s)) {
+        r = conv_first(m, c, s, p, n, -1);
+        if (r) return r;
+        c->apart = 1;
+    }
     m->error[0] = 0;
     return 0;
 }
@@ -2685,6 +2543,23 @@ static cudnnStatus_t conv_fused(resnet18_n16 *m, const conv_call *c, const void 
         workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
 }
 
+// What a fused call does in calls of its own, for where the library makes none.
+static cudnnStatus_t conv_apart(resnet18_n16 *m, const conv_call *c, const conv_size *s,
+    const void *x,
+                                const void *w, const void *bias, const void *z, void *y,
+                                void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
+    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
+    if (!e)
+        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
+                                    c->workspace, z ? &one : &zero, c->y, y);
+    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
+    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
+    return e;
+}
+
 // From cuDNN 9 on the last digits say why a call is not supported.
 static bool conv_refused(cudnnStatus_t e) {
 #if CUDNN_MAJOR >= 9
@@ -2701,9 +2576,14 @@ static int conv_run(resnet18_n16 *m, int k, const float *x, const float *w, cons
     const conv_size *s = &conv_sizes[k];
     conv_call *c = &m->conv[k];
     if (s->fused) {
-        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e) && conv_fall_back(m, c, s))
+        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
+        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
             e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (conv_refused(e)) {
+            c->apart = 1;
+            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
+        }
         CUDNN_CALL(m, s->name, e);
     } else {
         CUDNN_CALL(m, s->name,
@@ -3397,8 +3277,9 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l2_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ALONE, k_stitch_63afc805, "l2.b.c.data", 512, dim3(64, 4), stream,
-        v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
+    CALL(launch(m, FIRST, k_basis_1a3aa0d3, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_a_t,
+        v_l2_r));
+    CALL(launch(m, LAST, k_basis_e2588060, "l2.b.c.data", 392, 256, stream, v_l2_r, v_l2_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, FIRST, k_basis_37e62764, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
@@ -3417,16 +3298,19 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
     CALL(launch(m, LAST, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h, v_l3_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ALONE, k_stitch_bdeaddc8, "l3.b.c.data", 512, dim3(32, 8), stream,
-        v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
+    CALL(launch(m, FIRST, k_basis_056a70c6, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
+        v_l3_r));
+    CALL(launch(m, LAST, k_basis_44891dcb, "l3.b.c.data", 512, 128, stream, v_l3_r, v_l3_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, FIRST, k_basis_d2e0ceac, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
     CALL(launch(m, MIDDLE, k_product_cc542374, "l4.h.a.c.part", 252, 256, stream,
         v_l4_h_a_c_part_lines, v_l3, v_l4_h_a_c_part));
-    CALL(launch(m, LAST, k_stitch_1eeed237, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
-        v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
+    CALL(launch(m, MIDDLE, k_reduce_95934afe, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part,
+        v_l4_h_a_t, v_l4_h_r));
+    CALL(launch(m, LAST, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
+        v_l4_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
@@ -3446,12 +3330,14 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
     CALL(launch(m, ALONE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h, v_l4_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ALONE, k_stitch_6a6550d1, "l4.b.c.data", 1024, dim3(32, 8), stream,
-        v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
+    CALL(launch(m, FIRST, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
+        v_l4_r));
+    CALL(launch(m, LAST, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, ALONE, k_stitch_ceaa5402, "f", 2048, dim3(32, 4), stream, v_l4_b_c_product,
-        v_l4_h, v_l4_b_t, v_f));
+    CALL(launch(m, FIRST, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
+        v_l4_b_t, v_l4));
+    CALL(launch(m, LAST, k_reduce_0cc3694c, "f", 2048, 128, stream, v_l4, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]
     CALL(matmul_run(m, MATMUL_y, v_f, v_fc, v_bias, NULL, v_y, v_workspace));

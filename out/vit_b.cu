@@ -8,12 +8,12 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 560 MB
-// plan      64 steps, 1253.8 us estimated; 1414.6 us without derivation
+// plan      64 steps, 1254.4 us estimated; 1415.2 us without derivation
 // libraries cuBLAS (596 MB) 22 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, what nothing
 //     reads left out 4
 //     8.3 us est. patches.sum.parts        k_product_c94377e6
-//     3.8 us est. h                        k_stitch_24f0828b
+//     4.5 us est. h                        k_stitch_24f0828b
 //    24.2 us est. a.0.t.split              k_product_7f3114ac
 //     8.7 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
 //    11.0 us est. r.0                      cublasLt matmul 197 x 768 x 768 + residual + bias

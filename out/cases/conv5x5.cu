@@ -115,6 +115,7 @@ typedef struct conv_call {
     cudnnConvolutionDescriptor_t conv;
     cudnnActivationDescriptor_t act;
     int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
+    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
     size_t workspace;
 } conv_call;
 
@@ -286,14 +287,24 @@ static int conv_describe(conv5x5 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
-// fits the workspace, and gives the same bits on every run.
+// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
+// which may be TF32 and has another workspace, where it is listed with FMA too.
 template <class Offer>
-static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
+static bool conv_plain(const Offer *p, int n, int i) {
+    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
+    for (int k = 0; k < n; k++)
+        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
+    return true;
+}
+
+// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
+// workspace, and gives the same bits on every run.
+template <class Offer>
+static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
     (void)s;
-    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
-    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
-           p->determinism == CUDNN_DETERMINISTIC;
+    const bool good = conv_plain(p, n, i);
+    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
+           p[i].determinism == CUDNN_DETERMINISTIC;
 }
 
 // The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
@@ -301,7 +312,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(conv5x5 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, WORKSPACE_BYTES)) continue;
+        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -337,7 +348,12 @@ static int conv_open(conv5x5 *m, conv_call *c, const conv_size *s) {
         m, s->name,
         cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
     r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0 || !conv_fall_back(m, c, s)) return r;
+    if (!r || only < 0) return r;
+    if (!conv_fall_back(m, c, s)) {
+        r = conv_first(m, c, s, p, n, -1);
+        if (r) return r;
+        c->apart = 1;
+    }
     m->error[0] = 0;
     return 0;
 }
@@ -360,6 +376,22 @@ static cudnnStatus_t conv_fused(conv5x5 *m, const conv_call *c, const void *x, c
         workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
 }
 
+// What a fused call does in calls of its own, for where the library makes none.
+static cudnnStatus_t conv_apart(conv5x5 *m, const conv_call *c, const conv_size *s, const void *x,
+                                const void *w, const void *bias, const void *z, void *y,
+                                void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
+    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
+    if (!e)
+        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
+                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
+                                    c->workspace, z ? &one : &zero, c->y, y);
+    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
+    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
+    return e;
+}
+
 // From cuDNN 9 on the last digits say why a call is not supported.
 static bool conv_refused(cudnnStatus_t e) {
 #if CUDNN_MAJOR >= 9
@@ -376,9 +408,14 @@ static int conv_run(conv5x5 *m, int k, const float *x, const float *w, const flo
     const conv_size *s = &conv_sizes[k];
     conv_call *c = &m->conv[k];
     if (s->fused) {
-        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e) && conv_fall_back(m, c, s))
+        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
+        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
             e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (conv_refused(e)) {
+            c->apart = 1;
+            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
+        }
         CUDNN_CALL(m, s->name, e);
     } else {
         CUDNN_CALL(m, s->name,
