@@ -610,10 +610,17 @@ step_rows() { # ITEM SOURCE LOG
         }' "$2" "$3"
 }
 
+# Models have such names, too.
+without_derivation() { # ITEM
+    local name=${1%_costs}
+    [ "$name" != "${name%_base}" ] && [ ! -f "models/$name.ein" ]
+}
+
 steps_all() {
     local item log code
     for item in $(items); do
-        case $item in *_small | *_base*) continue ;; esac
+        case $item in *_small) continue ;; esac
+        ! without_derivation "$item" || continue
         ready steps "$item" $check_limit || continue
         may_begin || return 0
         log=$work/steps/$item.log
