@@ -387,15 +387,10 @@ enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 
 // ---------------------------------------------------------------------------------------- base.c
 
-// Memory of a context, released all at once or down to a mark. Blocks are zeroed and 16-byte
-// aligned.
+// Memory of a context, released all at once. Blocks are zeroed and 16-byte aligned.
 typedef struct ein__arena {
     struct ein__chunk *head;
 } ein__arena;
-typedef struct ein__arena_mark {
-    struct ein__chunk *head;
-    size_t used;  // of it
-} ein__arena_mark;
 
 // Growing text. `s` is always NUL-terminated once anything was put.
 typedef struct ein__buf {
@@ -412,7 +407,6 @@ typedef struct ein__slot {
 
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
-    uint32_t *hash;    // by record; stb_ds array
     ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
     uint32_t derived;  // bytes that records begin with and that follow from the others
@@ -873,19 +867,6 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
-// What the step of a stored value costs under the layouts as they stand, and whether another layout
-// of its operands or its result could make it cheaper.
-typedef struct ein__price {
-    int64_t ps;
-    bool open;
-} ein__price;
-
-// What the cheapest plan of a derived program costs, by all that decides it.
-typedef struct ein__known_plan {
-    uint64_t key;
-    int64_t ps;
-} ein__known_plan;
-
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -957,7 +938,7 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
-    ein__arena arena, forms;  // `forms`: expressions and scopes
+    ein__arena arena;
     ein_status status;
     ein__buf errors;
     int nerror;
@@ -979,9 +960,8 @@ struct ein_ctx {
         uint32_t slot, ix;
     } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
     ein__pos subscript;              // being lowered, for messages; no line: none is
-    uint64_t *scope_key;     // by scope: its hash (program.c), 0: not asked for; stb_ds array
-    ein__value *value;       // stb_ds array; [0] unused
-    ein__val *tensor_value;  // by graph tensor: the value as lowered
+    ein__value *value;               // stb_ds array; [0] unused
+    ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
     struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
@@ -994,12 +974,9 @@ struct ein_ctx {
     uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
-    ein__known_plan *known;  // plans made so far; stb_ds array
-    ein__table priced;       // hashes of all that decides a step's price (price.c) ...
-    ein__price *price;       // ... and the prices; stb_ds array
-    bool probed;             // `kernels` has those of all plans
-    bool quiet;              // what is priced is not remembered
-    int rank;                // which definition of a problem is taken: 0 is the cheapest
+    bool probed;  // `kernels` has those of all plans
+    bool quiet;   // what is priced is not remembered
+    int rank;     // which definition of a problem is taken: 0 is the cheapest
     struct {
         char *key;
         const char *value;
@@ -1035,9 +1012,6 @@ struct ein_ctx {
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
     ein__approach approach;  // that is tried, or that the plan has
-    int64_t first_ps;        // of the first plan derived in this arithmetic, 0: there is none yet
-    int64_t least_ps;        // ... in the one that was asked for, 0: that does not matter
-    bool dear;               // it is far from that: nothing else is tried in this arithmetic
     bool rereads;            // there are definitions that its `rereading` takes ...
     bool nests;              // ... concatenations that `nesting` ...
     bool parts;              // ... and dimensions that `apart` does
@@ -1093,24 +1067,13 @@ EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
     return p;
 }
 
-EIN__FN ein__arena_mark ein__arena_now(const ein__arena *a) {
-    return (ein__arena_mark){a->head, a->head ? a->head->used : 0};
-}
-
-// Releases what was allocated since `mark` was taken.
-EIN__FN void ein__arena_cut(ein__arena *a, ein__arena_mark mark) {
-    while (a->head != mark.head) {
+EIN__FN void ein__arena_free(ein__arena *a) {
+    while (a->head) {
         struct ein__chunk *next = a->head->next;
         EIN_FREE(a->head);
         a->head = next;
     }
-    if (!a->head) return;
-    size_t head = (sizeof *a->head + 15) & ~(size_t)15;
-    memset((char *)a->head + head + mark.used, 0, a->head->used - mark.used);
-    a->head->used = mark.used;
 }
-
-EIN__FN void ein__arena_free(ein__arena *a) { ein__arena_cut(a, (ein__arena_mark){NULL, 0}); }
 
 #define EIN__NEW(arena, T, n) ((T *)ein__alloc(arena, (size_t)(n) * sizeof(T)))
 
@@ -1273,10 +1236,6 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-EIN__FN uint64_t ein__mix(uint64_t h, uint64_t v) {
-    return ein__splitmix(h ^ ein__splitmix(v + 1));
-}
-
 // -------------------------------------------------------------------------------------- interning
 
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
@@ -1342,10 +1301,7 @@ EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) {
-        arrput(t->rec, NULL);
-        arrput(t->hash, 0);
-    }
+    if (!t->rec) arrput(t->rec, NULL);
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
     uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
     uint32_t at = ein__record_slot(t, hash, rec, size);
@@ -1354,37 +1310,12 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
-    arrput(t->hash, hash);
     t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
     return id;
 }
 
-// Empties slot `at` and moves what would not be found behind it.
-static void ein__empty_slot(ein__table *t, uint32_t at) {
-    for (uint32_t next = (at + 1) & t->mask; t->slot[next].id; next = (next + 1) & t->mask) {
-        uint32_t home = t->slot[next].hash & t->mask;
-        if (((next - home) & t->mask) < ((next - at) & t->mask)) continue;
-        t->slot[at] = t->slot[next];
-        at = next;
-    }
-    t->slot[at].id = 0;
-}
-
-// Forgets all but the first `n` records.
-EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
-    for (ptrdiff_t id = arrlen(t->rec); id-- > n;) {
-        uint32_t at = t->hash[id] & t->mask;
-        while (t->slot[at].id != (uint32_t)id) at = (at + 1) & t->mask;
-        ein__empty_slot(t, at);
-    }
-    if (n >= arrlen(t->rec)) return;
-    arrsetlen(t->rec, n);
-    arrsetlen(t->hash, n);
-}
-
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
-    arrfree(t->hash);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }
@@ -9063,7 +8994,7 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    ein__ex ex = {ein__intern(&ctx->forms, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
     while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
     return ex;
 }
@@ -9728,7 +9659,7 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     clean.body = s->body;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
     ptrdiff_t known = arrlen(ctx->scopes.rec);
-    ein__sc sc = {ein__intern(&ctx->forms, &ctx->scopes, &clean, sizeof clean)};
+    ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
     EIN_ASSERT((ptrdiff_t)sc.i < known || ein__sc_verify(ctx, sc));
     return sc;
 }
@@ -9753,31 +9684,6 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
     }
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
-}
-
-// What was made so far: values, scopes and expressions.
-typedef struct ein__made {
-    ptrdiff_t values, scopes, exprs;
-    ein__arena_mark forms;
-} ein__made;
-
-EIN__FN ein__made ein__made_now(const ein_ctx *ctx) {
-    return (ein__made){arrlen(ctx->value), arrlen(ctx->scopes.rec), arrlen(ctx->exprs.rec),
-                       ein__arena_now(&ctx->forms)};
-}
-
-// Forgets what was made since `then`, of which nothing may be kept; what is made next has its
-// numbers. Index forms and their atoms stay, as they are few: one that looks up a position by a
-// forgotten expression is the one that looks it up by the next of that number.
-EIN__FN void ein__forget_since(ein_ctx *ctx, const ein__made *then) {
-    for (ptrdiff_t i = then->exprs; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
-    if (arrlen(ctx->reads) > then->exprs) arrsetlen(ctx->reads, then->exprs);
-    if (arrlen(ctx->scope_key) > then->scopes) arrsetlen(ctx->scope_key, then->scopes);
-    ein__table_cut(&ctx->exprs, then->exprs);
-    ein__table_cut(&ctx->scopes, then->scopes);
-    ein__arena_cut(&ctx->forms, then->forms);
-    arrsetlen(ctx->value, then->values);
-    if (arrlen(ctx->kept) > then->values) arrsetlen(ctx->kept, then->values);
 }
 /* ---- print.c ---- */
 // Values as equations of the language. The text does not depend on ids: terms and guards stand in
@@ -14130,100 +14036,6 @@ EIN__FN void ein__readers_free(ein__readers *r) {
     arrfree(r->all);
     arrfree(r->first);
 }
-
-// ------------------------------------------------------------------------------------ keys
-
-enum { EIN__DIGEST_NODES = 100000 };  // of a definition as a tree; behind them are ids
-
-// What hashes of structure are made with. Of a program, by id, 0: not known; of one definition, the
-// values it reads, which count alone, in the order that they are met.
-typedef struct ein__digest {
-    ein_ctx *ctx;
-    uint64_t *value, *expr;
-    uint32_t *met;  // stb_ds arrays
-    int nodes;
-} ein__digest;
-
-static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex);
-
-static uint64_t ein__digest_ix(ein__digest *z, ein__ix ix) {
-    uint64_t h = ein__mix(1, ix.i);
-    if (!ein__ix_has_gather(z->ctx, ix)) return h;
-    const ein__index *f = ein__ix_get(z->ctx, ix);
-    h = ein__mix(ein__mix(2, (uint64_t)f->c), (uint64_t)f->q);
-    for (uint32_t t = 0; t < f->n; t++) {
-        const ein__atom *a = ein__atom_get(z->ctx, f->t[t].atom);
-        h = ein__mix(ein__mix(h, (uint64_t)f->t[t].k), a->kind);
-        h = ein__mix(ein__mix(h, a->slot), (uint64_t)a->n);
-        if (a->kind == EIN__GATHER) h = ein__mix(h, ein__digest_ex(z, (ein__ex){a->ex}));
-        else if (a->kind != EIN__ITER) h = ein__mix(h, ein__digest_ix(z, (ein__ix){a->ix}));
-    }
-    return h;
-}
-
-static uint64_t ein__digest_read(ein__digest *z, uint32_t v) {
-    if (z->value) return z->value[v];
-    ptrdiff_t at = 0;
-    while (at < arrlen(z->met) && z->met[at] != v) at++;
-    if (at == arrlen(z->met)) arrput(z->met, v);
-    return (uint64_t)at;
-}
-
-static uint64_t ein__digest_ex(ein__digest *z, ein__ex ex) {
-    const ein__expr *e = ein__ex_get(z->ctx, ex);
-    if (z->expr && z->expr[ex.i]) return z->expr[ex.i];
-    if (!z->expr && ++z->nodes > EIN__DIGEST_NODES) return ex.i;
-    uint64_t h = ein__mix(ein__mix(e->op, e->fn), ein__mix(e->negate, (uint64_t)e->n));
-    h = ein__mix(ein__mix(h, e->bits), e->op == EIN__X_READ ? ein__digest_read(z, e->val) : 0);
-    for (uint32_t k = 0; k < e->nkid; k++) h = ein__mix(h, ein__digest_ex(z, e->kid[k]));
-    for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__digest_ix(z, e->ix[k]));
-    if (z->expr) z->expr[ex.i] = h;
-    return h;
-}
-
-static uint64_t ein__digest_scope(ein__digest *z, const ein__scope *s) {
-    uint64_t h = ein__mix(ein__mix(s->reduce, s->nt), s->ns);
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) h = ein__mix(h, (uint64_t)s->n[i]);
-    return ein__mix(h, ein__digest_ex(z, s->body));
-}
-
-static uint64_t ein__digest_value(ein__digest *z, ein__val v) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value *p = &ctx->value[v.i];
-    bool kept = (ptrdiff_t)v.i < arrlen(ctx->kept) && ctx->kept[v.i];
-    uint64_t h = ein__mix(ein__mix(p->kind, p->dtype), (uint64_t)kept);
-    if (p->kind != EIN__V_SCOPE) return ein__mix(h, v.i);
-    h = ein__mix(ein__mix(h, (uint64_t)p->tensor), (uint64_t)p->node);
-    return ein__mix(h, ein__digest_scope(z, ein__sc_get(ctx, p->scope)));
-}
-
-// A hash of the program under `root` up to names: programs of equal definitions, made for the same
-// of the model, have equal ones.
-EIN__FN uint64_t ein__program_key(ein_ctx *ctx, const ein__val *root, int nroot) {
-    ein__digest z = {.ctx = ctx};
-    ein__val *order = ein__live(ctx, root, nroot);
-    uint64_t h = 0;
-    arrsetlen(z.value, arrlen(ctx->value));
-    arrsetlen(z.expr, arrlen(ctx->exprs.rec));
-    memset(z.expr, 0, (size_t)arrlen(z.expr) * sizeof *z.expr);
-    for (ptrdiff_t i = 0; i < arrlen(order); i++)
-        z.value[order[i].i] = ein__digest_value(&z, order[i]);
-    for (int k = 0; k < nroot; k++) h = ein__mix(h, z.value[root[k].i]);
-    arrfree(order);
-    arrfree(z.value);
-    arrfree(z.expr);
-    return h;
-}
-
-// A hash of definition `sc` up to what it reads.
-EIN__FN uint64_t ein__scope_key(ein_ctx *ctx, ein__sc sc) {
-    while (arrlen(ctx->scope_key) <= (ptrdiff_t)sc.i) arrput(ctx->scope_key, 0);
-    if (ctx->scope_key[sc.i]) return ctx->scope_key[sc.i];
-    ein__digest z = {.ctx = ctx};
-    ctx->scope_key[sc.i] = ein__digest_scope(&z, ein__sc_get(ctx, sc));
-    arrfree(z.met);
-    return ctx->scope_key[sc.i];
-}
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
@@ -17149,6 +16961,8 @@ typedef struct ein__hasher {
     int ninner, nodes, nseen;
     uint32_t seen[EIN__KEY_READS];
 } ein__hasher;
+
+static uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
 
 static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex);
 static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
@@ -29427,16 +29241,12 @@ static ein__val ein__rebuild_needed(ein__pass *z, ein__val v) {
 EIN__FN bool ein__leave_out(ein_ctx *ctx, ein__val *root, int nroot, bool *less) {
     *less = false;
     if (!ein__rule_on(ctx, EIN__RULE_NEEDED)) return true;
-    ein__part_read *need = NULL;
-    arrsetlen(need, arrlen(ctx->value));
-    memset(need, 0, (size_t)arrlen(need) * sizeof *need);
+    ein__part_read *need = EIN__NEW(&ctx->arena, ein__part_read, arrlen(ctx->value));
+    memset(need, 0, (size_t)arrlen(ctx->value) * sizeof *need);
     *less = ein__find_needs(ctx, root, nroot, need);
-    bool ok = !ctx->status;
-    if (*less)
-        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
-             ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
-    arrfree(need);
-    return ok;
+    if (!*less) return !ctx->status;
+    return ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
+           ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
 }
 /* ---- rule_repeats.c ---- */
 // Rule `repeats`: a product of weights and a map that has each element d times, p[i] = q[i / d], as
@@ -31510,38 +31320,6 @@ EIN__FN void ein__forget_costs(ein_ctx *ctx) {
             z->problem[i]->z.def[k].step_ps = 0;
 }
 
-// What was made so far, by the search too.
-typedef struct ein__derived {
-    ein__made made;
-    ptrdiff_t problems;
-} ein__derived;
-
-EIN__FN ein__derived ein__derived_now(ein_ctx *ctx) {
-    return (ein__derived){ein__made_now(ctx), arrlen(ein__search_of(ctx)->problem)};
-}
-
-// Forgets what was made since `then`, of which nothing may be kept, unless problems were derived:
-// these are remembered, with all that they are made of.
-EIN__FN void ein__forget_derived(ein_ctx *ctx, const ein__derived *then) {
-    ein__search *z = ein__search_of(ctx);
-    const ein__made *made = &then->made;
-    if (arrlen(z->problem) > then->problems) return;
-    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
-        ein__problem *p = z->problem[i];
-        ptrdiff_t n = 0;
-        for (ptrdiff_t k = 0; k < arrlen(p->choice); k++)
-            if ((ptrdiff_t)p->choice[k].map.i < made->scopes) p->choice[n++] = p->choice[k];
-        arrsetlen(p->choice, n);
-    }
-    if (arrlen(z->by_key) > made->scopes) arrsetlen(z->by_key, made->scopes);
-    if (arrlen(z->by_scope) > made->scopes) arrsetlen(z->by_scope, made->scopes);
-    for (ptrdiff_t i = 0; i < arrlen(z->by_scope); i++)
-        if ((ptrdiff_t)z->by_scope[i].i >= made->values) z->by_scope[i] = (ein__val){0};
-    while (arrlen(z->stand_in) && (ptrdiff_t)arrlast(z->stand_in).i >= made->values)
-        (void)arrpop(z->stand_in);
-    ein__forget_since(ctx, made);
-}
-
 // ------------------------------------------------------------------------------------ the pass
 
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone
@@ -33588,6 +33366,12 @@ EIN__FN void ein__placer_free(ein__placer *z) {
 
 enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
 
+// What the step of a stored value costs under the layouts as they stand, and whether another layout
+// of its operands or its result could make it cheaper.
+typedef struct ein__price {
+    int64_t ps;
+    bool open;
+} ein__price;
 typedef ein__price ein__price_step(ein_ctx *ctx, const ein__selector *sel, ein__val v);
 
 // A value as it was before a change.
@@ -36524,12 +36308,57 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     return false;
 }
 
+// Whether neighbouring threads of the step's kernel store or read what does not lie together.
+static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
+    const ein__shape *shape = &ctx->value[step->out.i].shape;
+    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
+    int lane = -1;
+    for (int k = 0; k < shape->rank; k++)
+        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
+    if (lane < 0) return false;
+    bool scattered = stride[lane] > 1;
+    for (int v = 0; v < step->nval && !scattered; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
+    }
+    return scattered;
+}
+
+// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
+static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
+    for (int v = 0; v < step->nval; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
+            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
+        }
+    }
+    return false;
+}
+
 // A kernel's cost.
 static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
     ein__attention a;
     if (step->kind != EIN__K_ATTENTION) return ein__cost_step(ctx, step);
     bool found = ein__attention_of(ctx, step, &a);
     return found ? ein__cost_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : EIN__PS_LIMIT;
+}
+
+// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
+static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
+    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
+    if (ein__step_of(ctx, sel, v, &step))
+        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
+    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
+    const ein__kernel k = ein__step_kernel(ctx, &step);
+    int64_t ps = ein__cost_kernel(ctx, &k);
+    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
+        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
+    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
+    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
 }
 
 // The key of a kernel's row, where there may be one; and what the row says.
@@ -36576,122 +36405,6 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         arrput(ctx->plan.step, step);
     }
 }
-/* ---- price.c ---- */
-// Prices of steps, which layouts are chosen by. Equal layers have equal steps, and so have most of
-// the plans of a model: a price is remembered by all that decides it.
-
-// Whether neighbouring threads of the step's kernel store or read what does not lie together.
-static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
-    const ein__shape *shape = &ctx->value[step->out.i].shape;
-    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
-    int lane = -1;
-    for (int k = 0; k < shape->rank; k++)
-        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
-    if (lane < 0) return false;
-    bool scattered = stride[lane] > 1;
-    for (int v = 0; v < step->nval && !scattered; v++) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
-    }
-    return scattered;
-}
-
-// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
-static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
-    for (int v = 0; v < step->nval; v++) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
-            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
-        }
-    }
-    return false;
-}
-
-// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
-static ein__price ein__price_anew(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
-    ein__step step;
-    if (ein__step_of(ctx, sel, v, &step))
-        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
-    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
-    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
-    const ein__kernel k = ein__step_kernel(ctx, &step);
-    int64_t ps = ein__cost_kernel(ctx, &k);
-    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
-        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
-    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
-    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
-}
-
-// ------------------------------------------------------------------------------------ memory
-
-// What a price depends on of what a step reads as `v`, beside its definition: which of the operands
-// it is, and where it lies.
-static uint64_t ein__operand_key(ein_ctx *ctx, ein__val v, uint64_t h) {
-    const ein__value *p = &ctx->value[v.i];
-    const ein__layout *l = &ctx->plan.layout[v.i];
-    h = ein__mix(ein__mix(h, p->kind), (uint64_t)p->weight_only);
-    h = ein__mix(ein__mix(h, p->dtype), (uint64_t)l->offset);
-    for (int k = 0; k < p->shape.rank; k++) {
-        h = ein__mix(h, (uint64_t)p->shape.d[k]);
-        if (p->shape.d[k] > 1) h = ein__mix(h, (uint64_t)l->stride[k]);
-    }
-    return ein__is_table(ctx, v) ? ein__mix(h, ein__scope_key(ctx, p->scope)) : h;
-}
-
-typedef struct ein__met {
-    uint32_t v[EIN__KEY_READS];
-    int n;
-} ein__met;
-
-// Which of the values met it is; -1: there are too many.
-static int ein__meet(ein__met *z, uint32_t v) {
-    for (int i = 0; i < z->n; i++)
-        if (z->v[i] == v) return i;
-    if (z->n == EIN__KEY_READS) return -1;
-    z->v[z->n] = v;
-    return z->n++;
-}
-
-// A hash of all that decides the price of the step that computes `v`; 0: nobody knows that.
-static uint64_t ein__price_key(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
-    ein__met met = {.n = 0};
-    uint64_t h = ein__mix((uint64_t)ctx->desc.math * 2 + ctx->channels_last, sel->kind[v.i]);
-    if (sel->kind[v.i] == EIN__K_PLACE || ein__norm_of(ctx, v, false) || ctx->desc.probe) return 0;
-    h = ein__mix(h, (uint64_t)ctx->typed * 2 + ctx->strict);
-    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
-        const ein__value *p = &ctx->value[of.i];
-        if (p->kind != EIN__V_SCOPE || ein__meet(&met, of.i) < 0) return 0;
-        h = ein__mix(ein__mix(h, ein__scope_key(ctx, p->scope)), (uint64_t)of.i == v.i);
-        h = ein__mix(ein__mix(h, p->dtype), (uint64_t)ein__keeps_fp32(ctx, of));
-    }
-    h = ein__operand_key(ctx, v, h);
-    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, of)->body);
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-            ein__val p = {ein__ex_get(ctx, reads[i])->val};
-            int before = met.n, at = ein__meet(&met, p.i);
-            if (at < 0) return 0;
-            h = ein__mix(h, (uint64_t)at);
-            if (at == before) h = ein__operand_key(ctx, p, h);
-        }
-    }
-    return h;
-}
-
-static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
-    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
-    uint64_t key = ein__price_key(ctx, sel, v);
-    uint32_t known = key ? ein__interned(&ctx->priced, &key, sizeof key) : 0;
-    if (known) return ctx->price[known];
-    ein__price price = ein__price_anew(ctx, sel, v);
-    if (!key || ctx->status) return price;
-    known = ein__intern(&ctx->arena, &ctx->priced, &key, sizeof key);
-    arrsetlen(ctx->price, known + 1);
-    ctx->price[known] = price;
-    return price;
-}
 /* ---- plan.c ---- */
 // Plans of a program: the steps for its values in order, weight-only work split off, made in
 // several ways, of which the cheapest is kept.
@@ -36727,24 +36440,12 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// Forgets what was made since `then` for plans that are not taken: whatever is told of each value,
-// scope or expression stays small.
-static void ein__forget_plans(ein_ctx *ctx, const ein__made *then) {
-    if (!ctx->desc.probe) ein__forget_since(ctx, then);
-}
-
-// The same for programs that are derived, where the context's plan is still the one of `steps`.
-static void ein__forget_programs(ein_ctx *ctx, const ein__derived *then, const ein__step *steps) {
-    if (!ctx->desc.probe && ctx->plan.step == steps) ein__forget_derived(ctx, then);
-}
-
 // A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
 // it changes is all over the program, and a changed layer should not change the others for a
 // trifle. One that does both changes it once.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
-    EIN__DEAR_MATH = 16,     // a plan that is dearer by such a share is far from the other one
     EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
     EIN__FEW_STEPS = 40
 };
@@ -36752,10 +36453,10 @@ enum {
 // Whether the plan has so few steps that a look at other plans costs little.
 static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
 
-// Whether a plan that costs `ps` is to be taken instead of `best`: never one that costs more than
-// the baseline.
-static bool ein__is_better(const ein_ctx *ctx, int64_t ps, const ein__plan *best) {
-    int64_t than = ein__plan_cost(best);
+// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
+// baseline.
+static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
+    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
     if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
     else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
     return ps <= best->baseline_ps && ps < than;
@@ -36858,15 +36559,13 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
-// Makes `other`, of what was made by `then`, the context's plan again unless the new one is `ok`
-// and cheaper.
-static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *then, bool ok) {
+// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
+static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
     if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
         ein__pass_plan(ctx, other);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *other;
-        ein__forget_plans(ctx, then);
     }
 }
 
@@ -36874,18 +36573,16 @@ static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *t
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__made then = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
         arrsetlen(ctx->norm, 0);
-        ein__forget_plans(ctx, &then);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    ein__keep_cheaper(ctx, &apart, &then, true);
+    ein__keep_cheaper(ctx, &apart, true);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -36913,12 +36610,11 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
                              bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__plan first = ctx->plan;
-    ein__made then = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     *flag = true;
     bool ok = build(ctx, root, nroot);
     *flag = false;
-    ein__keep_cheaper(ctx, &first, &then, ok);
+    ein__keep_cheaper(ctx, &first, ok);
     return ok;
 }
 
@@ -36932,14 +36628,13 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
-// Makes the plan that was made before, if there is one, the context's again unless the new one,
-// of what was made since `then`, is better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, const ein__made *then, bool ok) {
+// Makes the plan that was made before, if there is one, the context's again unless the new one is
+// better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
     if (!best->root) return;
-    if (!ok || !ein__is_better(ctx, ein__plan_cost(&ctx->plan), best)) {
+    if (!ok || !ein__is_better_plan(ctx, best)) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
-        ein__forget_plans(ctx, then);
     } else {
         ein__pass_plan(ctx, best);
     }
@@ -37037,66 +36732,19 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     return ok;
 }
 
-// What decides the plans of the derived program under `root`.
-static uint64_t ein__plan_key(ein_ctx *ctx, const ein__val *root, int nroot) {
-    uint64_t way = (uint64_t)ctx->desc.math * 2 + (ctx->desc.libs == EIN_LIBS_NONE);
-    way = way * 4 + (uint64_t)ctx->channels_last * 2 + ctx->online;
-    return ein__mix(ein__program_key(ctx, root, nroot), way);
-}
-
-// Whether the derived program of key `key` was planned before and its plan, known by its cost, need
-// not be made again, as `best` is better. A better one than that had to be beaten then, or as good
-// a one, so that no more ways were tried.
-static bool ein__is_known_plan(const ein_ctx *ctx, uint64_t key, const ein__plan *best) {
-    bool known = false;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->known) && !known; i++)
-        known = ctx->known[i].key == key && !ein__is_better(ctx, ctx->known[i].ps, best);
-    return known && best->root && !ctx->desc.probe && !ctx->desc.form;
-}
-
-// Tells by the first derived plan of a large program in an arithmetic whether that is so far from
-// the one in the arithmetic that was asked for that other ways, which gain about the same in both,
-// cannot make up for it.
-static void ein__judge_math(ein_ctx *ctx) {
-    if (ctx->first_ps) return;
-    ctx->first_ps = ein__plan_cost(&ctx->plan);
-    ctx->dear = ctx->least_ps && !ein__few_steps(ctx) &&
-                ctx->first_ps - ctx->least_ps > ctx->least_ps / EIN__DEAR_MATH;
-}
-
-// Plans the derived program under `root`, and takes the plan instead of `best` when it is better.
-static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging,
-                              ein__plan *best) {
-    ein__made then = ein__made_now(ctx);
-    uint64_t key = ein__plan_key(ctx, root, nroot);
-    if (ein__is_known_plan(ctx, key, best)) {
-        ctx->plan = *best;
-        return true;
-    }
-    bool ok = ein__build_derived(ctx, root, nroot, best);
-    if (ok) ein__judge_math(ctx);
-    if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
-    ctx->plan.merging = merging;
-    ctx->plan.approach = ctx->approach;
-    ctx->plan.baseline_ps = best->baseline_ps;
-    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, best);
-    else ein__keep_better(ctx, best, &then, ok);
-    return ok;
-}
-
-// Derives the program under `root` and plans it; kept when it is the cheapest so far.
+// Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
-    ein__derived then = ein__derived_now(ctx);
-    if (ctx->dear) return true;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot);
-    if (ok) ok = ein__plan_derived(ctx, root, nroot, merging, &best);
-    else ctx->plan = best;
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
-    ein__forget_programs(ctx, &then, best.step);
+    ctx->plan.merging = merging;
+    ctx->plan.approach = ctx->approach;
+    ctx->plan.baseline_ps = best.baseline_ps;
+    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
+    else ein__keep_better(ctx, &best, ok);
     return ok;
 }
 
@@ -37107,8 +36755,6 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
         ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
         ein__merge *found = NULL;
-        ein__derived then = ein__derived_now(ctx);
-        const ein__step *steps = ctx->plan.step;
         memcpy(merged, root, (size_t)nroot * sizeof *root);
         toggled = false;
         if (!ein__prepare_merges(ctx, merged, nroot)) return false;
@@ -37116,7 +36762,6 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
         for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
         ein__merges_free(found);
-        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -37217,13 +36862,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
-    ein__made then = ein__made_now(ctx);
     bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.approach = ctx->approach;
-    ein__keep_better(ctx, &best, &then, ok);
+    ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
@@ -37275,7 +36919,6 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
-    if (ctx->dear) return true;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
     for (int i = 0; i < z->n; i++)
@@ -37285,13 +36928,10 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ctx->channels_last = ctx->rereads = false;
     if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
-    if (ok && !ctx->desc.form && !ctx->dear && ein__may_reorder(ctx)) {
-        ein__derived then = ein__derived_now(ctx);
-        const ein__step *steps = ctx->plan.step;
+    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
         ein__forget_costs(ctx);
         ok = ein__try_ways(ctx, root, nroot, baseline);
-        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -37301,8 +36941,6 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
 // begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
     ein__folds folds = {.baseline = INT64_MAX};
-    ctx->first_ps = 0;
-    ctx->dear = false;
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
@@ -37394,7 +37032,6 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
                            bool (*better)(const ein__plan *p, const ein__plan *best),
                            ein__offer *tried) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
-    ein__made then = ein__made_now(ctx);
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -37405,7 +37042,6 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
         other = best;
     } else {
         ein__plan_again(ctx, &best);
-        ein__forget_plans(ctx, &then);
     }
     ein__plan_free(&other.plan);
     ein__search_free(other.search);
@@ -37443,11 +37079,9 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     int least = alone ? (int)ctx->asked : 0;
     ein__offer tried[EIN_MATH_FP16 + 1] = {{0}};
     tried[ctx->asked] = ein__offer_of(&ctx->plan);
-    ctx->least_ps = ctx->first_ps;
     for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
         if (ein__has_math(ctx, m))
             ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less, &tried[m]);
-    ctx->least_ps = 0;
     // Where calls made one arithmetic the cheapest, without them it may be another one.
     ein_libs libs = ctx->desc.libs;
     int64_t near = ein__muldiv(ein__plan_cost(&ctx->plan), 100 + EIN__NEAR_PERCENT, 100);
@@ -58427,10 +58061,6 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->norm);
     arrfree(ctx->counted);
     arrfree(ctx->passed);
-    arrfree(ctx->known);
-    ein__table_free(&ctx->priced);
-    arrfree(ctx->price);
-    arrfree(ctx->scope_key);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
@@ -58438,7 +58068,6 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
-    ein__arena_free(&ctx->forms);
     ein__arena_free(&ctx->arena);
     EIN_FREE(ctx);
 }

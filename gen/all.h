@@ -135,7 +135,6 @@
 #include "plan/finish.c"
 #include "plan/memory.c"
 #include "plan/step.c"
-#include "plan/price.c"
 #include "plan/plan.c"
 #include "plan/cheapest.c"
 #include "plan/cuts.c"

@@ -80,10 +80,6 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->norm);
     arrfree(ctx->counted);
     arrfree(ctx->passed);
-    arrfree(ctx->known);
-    ein__table_free(&ctx->priced);
-    arrfree(ctx->price);
-    arrfree(ctx->scope_key);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
@@ -91,7 +87,6 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
-    ein__arena_free(&ctx->forms);
     ein__arena_free(&ctx->arena);
     EIN_FREE(ctx);
 }

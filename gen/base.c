@@ -43,24 +43,13 @@ EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
     return p;
 }
 
-EIN__FN ein__arena_mark ein__arena_now(const ein__arena *a) {
-    return (ein__arena_mark){a->head, a->head ? a->head->used : 0};
-}
-
-// Releases what was allocated since `mark` was taken.
-EIN__FN void ein__arena_cut(ein__arena *a, ein__arena_mark mark) {
-    while (a->head != mark.head) {
+EIN__FN void ein__arena_free(ein__arena *a) {
+    while (a->head) {
         struct ein__chunk *next = a->head->next;
         EIN_FREE(a->head);
         a->head = next;
     }
-    if (!a->head) return;
-    size_t head = (sizeof *a->head + 15) & ~(size_t)15;
-    memset((char *)a->head + head + mark.used, 0, a->head->used - mark.used);
-    a->head->used = mark.used;
 }
-
-EIN__FN void ein__arena_free(ein__arena *a) { ein__arena_cut(a, (ein__arena_mark){NULL, 0}); }
 
 #define EIN__NEW(arena, T, n) ((T *)ein__alloc(arena, (size_t)(n) * sizeof(T)))
 
@@ -223,10 +212,6 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-EIN__FN uint64_t ein__mix(uint64_t h, uint64_t v) {
-    return ein__splitmix(h ^ ein__splitmix(v + 1));
-}
-
 // -------------------------------------------------------------------------------------- interning
 
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
@@ -292,10 +277,7 @@ EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) {
-        arrput(t->rec, NULL);
-        arrput(t->hash, 0);
-    }
+    if (!t->rec) arrput(t->rec, NULL);
     if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
     uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
     uint32_t at = ein__record_slot(t, hash, rec, size);
@@ -304,37 +286,12 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
-    arrput(t->hash, hash);
     t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
     return id;
 }
 
-// Empties slot `at` and moves what would not be found behind it.
-static void ein__empty_slot(ein__table *t, uint32_t at) {
-    for (uint32_t next = (at + 1) & t->mask; t->slot[next].id; next = (next + 1) & t->mask) {
-        uint32_t home = t->slot[next].hash & t->mask;
-        if (((next - home) & t->mask) < ((next - at) & t->mask)) continue;
-        t->slot[at] = t->slot[next];
-        at = next;
-    }
-    t->slot[at].id = 0;
-}
-
-// Forgets all but the first `n` records.
-EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
-    for (ptrdiff_t id = arrlen(t->rec); id-- > n;) {
-        uint32_t at = t->hash[id] & t->mask;
-        while (t->slot[at].id != (uint32_t)id) at = (at + 1) & t->mask;
-        ein__empty_slot(t, at);
-    }
-    if (n >= arrlen(t->rec)) return;
-    arrsetlen(t->rec, n);
-    arrsetlen(t->hash, n);
-}
-
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
-    arrfree(t->hash);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }

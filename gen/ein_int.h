@@ -33,15 +33,10 @@ enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 
 // ---------------------------------------------------------------------------------------- base.c
 
-// Memory of a context, released all at once or down to a mark. Blocks are zeroed and 16-byte
-// aligned.
+// Memory of a context, released all at once. Blocks are zeroed and 16-byte aligned.
 typedef struct ein__arena {
     struct ein__chunk *head;
 } ein__arena;
-typedef struct ein__arena_mark {
-    struct ein__chunk *head;
-    size_t used;  // of it
-} ein__arena_mark;
 
 // Growing text. `s` is always NUL-terminated once anything was put.
 typedef struct ein__buf {
@@ -58,7 +53,6 @@ typedef struct ein__slot {
 
 typedef struct ein__table {
     const void **rec;  // stb_ds array; rec[0] unused
-    uint32_t *hash;    // by record; stb_ds array
     ein__slot *slot;   // open addressing, power of two
     uint32_t mask;
     uint32_t derived;  // bytes that records begin with and that follow from the others
@@ -519,19 +513,6 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
-// What the step of a stored value costs under the layouts as they stand, and whether another layout
-// of its operands or its result could make it cheaper.
-typedef struct ein__price {
-    int64_t ps;
-    bool open;
-} ein__price;
-
-// What the cheapest plan of a derived program costs, by all that decides it.
-typedef struct ein__known_plan {
-    uint64_t key;
-    int64_t ps;
-} ein__known_plan;
-
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -603,7 +584,7 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
-    ein__arena arena, forms;  // `forms`: expressions and scopes
+    ein__arena arena;
     ein_status status;
     ein__buf errors;
     int nerror;
@@ -625,9 +606,8 @@ struct ein_ctx {
         uint32_t slot, ix;
     } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
     ein__pos subscript;              // being lowered, for messages; no line: none is
-    uint64_t *scope_key;     // by scope: its hash (program.c), 0: not asked for; stb_ds array
-    ein__value *value;       // stb_ds array; [0] unused
-    ein__val *tensor_value;  // by graph tensor: the value as lowered
+    ein__value *value;               // stb_ds array; [0] unused
+    ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;
     struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
@@ -640,12 +620,9 @@ struct ein_ctx {
     uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
-    ein__known_plan *known;  // plans made so far; stb_ds array
-    ein__table priced;       // hashes of all that decides a step's price (price.c) ...
-    ein__price *price;       // ... and the prices; stb_ds array
-    bool probed;             // `kernels` has those of all plans
-    bool quiet;              // what is priced is not remembered
-    int rank;                // which definition of a problem is taken: 0 is the cheapest
+    bool probed;  // `kernels` has those of all plans
+    bool quiet;   // what is priced is not remembered
+    int rank;     // which definition of a problem is taken: 0 is the cheapest
     struct {
         char *key;
         const char *value;
@@ -681,9 +658,6 @@ struct ein_ctx {
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
     ein__approach approach;  // that is tried, or that the plan has
-    int64_t first_ps;        // of the first plan derived in this arithmetic, 0: there is none yet
-    int64_t least_ps;        // ... in the one that was asked for, 0: that does not matter
-    bool dear;               // it is far from that: nothing else is tried in this arithmetic
     bool rereads;            // there are definitions that its `rereading` takes ...
     bool nests;              // ... concatenations that `nesting` ...
     bool parts;              // ... and dimensions that `apart` does

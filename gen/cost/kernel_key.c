@@ -21,6 +21,8 @@ typedef struct ein__hasher {
     uint32_t seen[EIN__KEY_READS];
 } ein__hasher;
 
+static uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
+
 static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex);
 static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
 

@@ -104,14 +104,10 @@ static ein__val ein__rebuild_needed(ein__pass *z, ein__val v) {
 EIN__FN bool ein__leave_out(ein_ctx *ctx, ein__val *root, int nroot, bool *less) {
     *less = false;
     if (!ein__rule_on(ctx, EIN__RULE_NEEDED)) return true;
-    ein__part_read *need = NULL;
-    arrsetlen(need, arrlen(ctx->value));
-    memset(need, 0, (size_t)arrlen(need) * sizeof *need);
+    ein__part_read *need = EIN__NEW(&ctx->arena, ein__part_read, arrlen(ctx->value));
+    memset(need, 0, (size_t)arrlen(ctx->value) * sizeof *need);
     *less = ein__find_needs(ctx, root, nroot, need);
-    bool ok = !ctx->status;
-    if (*less)
-        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
-             ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
-    arrfree(need);
-    return ok;
+    if (!*less) return !ctx->status;
+    return ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
+           ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
 }

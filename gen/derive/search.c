@@ -196,38 +196,6 @@ EIN__FN void ein__forget_costs(ein_ctx *ctx) {
             z->problem[i]->z.def[k].step_ps = 0;
 }
 
-// What was made so far, by the search too.
-typedef struct ein__derived {
-    ein__made made;
-    ptrdiff_t problems;
-} ein__derived;
-
-EIN__FN ein__derived ein__derived_now(ein_ctx *ctx) {
-    return (ein__derived){ein__made_now(ctx), arrlen(ein__search_of(ctx)->problem)};
-}
-
-// Forgets what was made since `then`, of which nothing may be kept, unless problems were derived:
-// these are remembered, with all that they are made of.
-EIN__FN void ein__forget_derived(ein_ctx *ctx, const ein__derived *then) {
-    ein__search *z = ein__search_of(ctx);
-    const ein__made *made = &then->made;
-    if (arrlen(z->problem) > then->problems) return;
-    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
-        ein__problem *p = z->problem[i];
-        ptrdiff_t n = 0;
-        for (ptrdiff_t k = 0; k < arrlen(p->choice); k++)
-            if ((ptrdiff_t)p->choice[k].map.i < made->scopes) p->choice[n++] = p->choice[k];
-        arrsetlen(p->choice, n);
-    }
-    if (arrlen(z->by_key) > made->scopes) arrsetlen(z->by_key, made->scopes);
-    if (arrlen(z->by_scope) > made->scopes) arrsetlen(z->by_scope, made->scopes);
-    for (ptrdiff_t i = 0; i < arrlen(z->by_scope); i++)
-        if ((ptrdiff_t)z->by_scope[i].i >= made->values) z->by_scope[i] = (ein__val){0};
-    while (arrlen(z->stand_in) && (ptrdiff_t)arrlast(z->stand_in).i >= made->values)
-        (void)arrpop(z->stand_in);
-    ein__forget_since(ctx, made);
-}
-
 // ------------------------------------------------------------------------------------ the pass
 
 // The cheapest derivation of contraction `v`, or `v` itself. `map`, `read`: the map that alone

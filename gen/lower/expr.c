@@ -53,7 +53,7 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    ein__ex ex = {ein__intern(&ctx->forms, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
     while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
     return ex;
 }
@@ -718,7 +718,7 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     clean.body = s->body;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
     ptrdiff_t known = arrlen(ctx->scopes.rec);
-    ein__sc sc = {ein__intern(&ctx->forms, &ctx->scopes, &clean, sizeof clean)};
+    ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
     EIN_ASSERT((ptrdiff_t)sc.i < known || ein__sc_verify(ctx, sc));
     return sc;
 }
@@ -743,29 +743,4 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
     }
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
-}
-
-// What was made so far: values, scopes and expressions.
-typedef struct ein__made {
-    ptrdiff_t values, scopes, exprs;
-    ein__arena_mark forms;
-} ein__made;
-
-EIN__FN ein__made ein__made_now(const ein_ctx *ctx) {
-    return (ein__made){arrlen(ctx->value), arrlen(ctx->scopes.rec), arrlen(ctx->exprs.rec),
-                       ein__arena_now(&ctx->forms)};
-}
-
-// Forgets what was made since `then`, of which nothing may be kept; what is made next has its
-// numbers. Index forms and their atoms stay, as they are few: one that looks up a position by a
-// forgotten expression is the one that looks it up by the next of that number.
-EIN__FN void ein__forget_since(ein_ctx *ctx, const ein__made *then) {
-    for (ptrdiff_t i = then->exprs; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
-    if (arrlen(ctx->reads) > then->exprs) arrsetlen(ctx->reads, then->exprs);
-    if (arrlen(ctx->scope_key) > then->scopes) arrsetlen(ctx->scope_key, then->scopes);
-    ein__table_cut(&ctx->exprs, then->exprs);
-    ein__table_cut(&ctx->scopes, then->scopes);
-    ein__arena_cut(&ctx->forms, then->forms);
-    arrsetlen(ctx->value, then->values);
-    if (arrlen(ctx->kept) > then->values) arrsetlen(ctx->kept, then->values);
 }

@@ -72,7 +72,6 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
                            bool (*better)(const ein__plan *p, const ein__plan *best),
                            ein__offer *tried) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
-    ein__made then = ein__made_now(ctx);
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -83,7 +82,6 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
         other = best;
     } else {
         ein__plan_again(ctx, &best);
-        ein__forget_plans(ctx, &then);
     }
     ein__plan_free(&other.plan);
     ein__search_free(other.search);
@@ -121,11 +119,9 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     int least = alone ? (int)ctx->asked : 0;
     ein__offer tried[EIN_MATH_FP16 + 1] = {{0}};
     tried[ctx->asked] = ein__offer_of(&ctx->plan);
-    ctx->least_ps = ctx->first_ps;
     for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
         if (ein__has_math(ctx, m))
             ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less, &tried[m]);
-    ctx->least_ps = 0;
     // Where calls made one arithmetic the cheapest, without them it may be another one.
     ein_libs libs = ctx->desc.libs;
     int64_t near = ein__muldiv(ein__plan_cost(&ctx->plan), 100 + EIN__NEAR_PERCENT, 100);

@@ -32,24 +32,12 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// Forgets what was made since `then` for plans that are not taken: whatever is told of each value,
-// scope or expression stays small.
-static void ein__forget_plans(ein_ctx *ctx, const ein__made *then) {
-    if (!ctx->desc.probe) ein__forget_since(ctx, then);
-}
-
-// The same for programs that are derived, where the context's plan is still the one of `steps`.
-static void ein__forget_programs(ein_ctx *ctx, const ein__derived *then, const ein__step *steps) {
-    if (!ctx->desc.probe && ctx->plan.step == steps) ein__forget_derived(ctx, then);
-}
-
 // A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
 // it changes is all over the program, and a changed layer should not change the others for a
 // trifle. One that does both changes it once.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
-    EIN__DEAR_MATH = 16,     // a plan that is dearer by such a share is far from the other one
     EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
     EIN__FEW_STEPS = 40
 };
@@ -57,10 +45,10 @@ enum {
 // Whether the plan has so few steps that a look at other plans costs little.
 static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
 
-// Whether a plan that costs `ps` is to be taken instead of `best`: never one that costs more than
-// the baseline.
-static bool ein__is_better(const ein_ctx *ctx, int64_t ps, const ein__plan *best) {
-    int64_t than = ein__plan_cost(best);
+// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
+// baseline.
+static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
+    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
     if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
     else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
     return ps <= best->baseline_ps && ps < than;
@@ -163,15 +151,13 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
-// Makes `other`, of what was made by `then`, the context's plan again unless the new one is `ok`
-// and cheaper.
-static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *then, bool ok) {
+// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
+static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
     if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
         ein__pass_plan(ctx, other);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *other;
-        ein__forget_plans(ctx, then);
     }
 }
 
@@ -179,18 +165,16 @@ static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, const ein__made *t
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    ein__made then = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
         arrsetlen(ctx->norm, 0);
-        ein__forget_plans(ctx, &then);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    ein__keep_cheaper(ctx, &apart, &then, true);
+    ein__keep_cheaper(ctx, &apart, true);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -218,12 +202,11 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
                              bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__plan first = ctx->plan;
-    ein__made then = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     *flag = true;
     bool ok = build(ctx, root, nroot);
     *flag = false;
-    ein__keep_cheaper(ctx, &first, &then, ok);
+    ein__keep_cheaper(ctx, &first, ok);
     return ok;
 }
 
@@ -237,14 +220,13 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
-// Makes the plan that was made before, if there is one, the context's again unless the new one,
-// of what was made since `then`, is better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, const ein__made *then, bool ok) {
+// Makes the plan that was made before, if there is one, the context's again unless the new one is
+// better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
     if (!best->root) return;
-    if (!ok || !ein__is_better(ctx, ein__plan_cost(&ctx->plan), best)) {
+    if (!ok || !ein__is_better_plan(ctx, best)) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
-        ein__forget_plans(ctx, then);
     } else {
         ein__pass_plan(ctx, best);
     }
@@ -342,66 +324,19 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     return ok;
 }
 
-// What decides the plans of the derived program under `root`.
-static uint64_t ein__plan_key(ein_ctx *ctx, const ein__val *root, int nroot) {
-    uint64_t way = (uint64_t)ctx->desc.math * 2 + (ctx->desc.libs == EIN_LIBS_NONE);
-    way = way * 4 + (uint64_t)ctx->channels_last * 2 + ctx->online;
-    return ein__mix(ein__program_key(ctx, root, nroot), way);
-}
-
-// Whether the derived program of key `key` was planned before and its plan, known by its cost, need
-// not be made again, as `best` is better. A better one than that had to be beaten then, or as good
-// a one, so that no more ways were tried.
-static bool ein__is_known_plan(const ein_ctx *ctx, uint64_t key, const ein__plan *best) {
-    bool known = false;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->known) && !known; i++)
-        known = ctx->known[i].key == key && !ein__is_better(ctx, ctx->known[i].ps, best);
-    return known && best->root && !ctx->desc.probe && !ctx->desc.form;
-}
-
-// Tells by the first derived plan of a large program in an arithmetic whether that is so far from
-// the one in the arithmetic that was asked for that other ways, which gain about the same in both,
-// cannot make up for it.
-static void ein__judge_math(ein_ctx *ctx) {
-    if (ctx->first_ps) return;
-    ctx->first_ps = ein__plan_cost(&ctx->plan);
-    ctx->dear = ctx->least_ps && !ein__few_steps(ctx) &&
-                ctx->first_ps - ctx->least_ps > ctx->least_ps / EIN__DEAR_MATH;
-}
-
-// Plans the derived program under `root`, and takes the plan instead of `best` when it is better.
-static bool ein__plan_derived(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging,
-                              ein__plan *best) {
-    ein__made then = ein__made_now(ctx);
-    uint64_t key = ein__plan_key(ctx, root, nroot);
-    if (ein__is_known_plan(ctx, key, best)) {
-        ctx->plan = *best;
-        return true;
-    }
-    bool ok = ein__build_derived(ctx, root, nroot, best);
-    if (ok) ein__judge_math(ctx);
-    if (ok) arrput(ctx->known, ((ein__known_plan){key, ein__plan_cost(&ctx->plan)}));
-    ctx->plan.merging = merging;
-    ctx->plan.approach = ctx->approach;
-    ctx->plan.baseline_ps = best->baseline_ps;
-    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, best);
-    else ein__keep_better(ctx, best, &then, ok);
-    return ok;
-}
-
-// Derives the program under `root` and plans it; kept when it is the cheapest so far.
+// Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
-    ein__derived then = ein__derived_now(ctx);
-    if (ctx->dear) return true;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot);
-    if (ok) ok = ein__plan_derived(ctx, root, nroot, merging, &best);
-    else ctx->plan = best;
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
     ctx->typed = false;
-    ein__forget_programs(ctx, &then, best.step);
+    ctx->plan.merging = merging;
+    ctx->plan.approach = ctx->approach;
+    ctx->plan.baseline_ps = best.baseline_ps;
+    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
+    else ein__keep_better(ctx, &best, ok);
     return ok;
 }
 
@@ -412,8 +347,6 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
         ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
         ein__merge *found = NULL;
-        ein__derived then = ein__derived_now(ctx);
-        const ein__step *steps = ctx->plan.step;
         memcpy(merged, root, (size_t)nroot * sizeof *root);
         toggled = false;
         if (!ein__prepare_merges(ctx, merged, nroot)) return false;
@@ -421,7 +354,6 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
         for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
         ein__merges_free(found);
-        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -522,13 +454,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
-    ein__made then = ein__made_now(ctx);
     bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.approach = ctx->approach;
-    ein__keep_better(ctx, &best, &then, ok);
+    ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
@@ -580,7 +511,6 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
-    if (ctx->dear) return true;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
     for (int i = 0; i < z->n; i++)
@@ -590,13 +520,10 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
     ctx->channels_last = ctx->rereads = false;
     if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
-    if (ok && !ctx->desc.form && !ctx->dear && ein__may_reorder(ctx)) {
-        ein__derived then = ein__derived_now(ctx);
-        const ein__step *steps = ctx->plan.step;
+    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
         ein__forget_costs(ctx);
         ok = ein__try_ways(ctx, root, nroot, baseline);
-        ein__forget_programs(ctx, &then, steps);
     }
     return ok;
 }
@@ -606,8 +533,6 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
 // begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
     ein__folds folds = {.baseline = INT64_MAX};
-    ctx->first_ps = 0;
-    ctx->dear = false;
     bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
          part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {

@@ -5,6 +5,12 @@
 
 enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
 
+// What the step of a stored value costs under the layouts as they stand, and whether another layout
+// of its operands or its result could make it cheaper.
+typedef struct ein__price {
+    int64_t ps;
+    bool open;
+} ein__price;
 typedef ein__price ein__price_step(ein_ctx *ctx, const ein__selector *sel, ein__val v);
 
 // A value as it was before a change.

@@ -257,12 +257,57 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     return false;
 }
 
+// Whether neighbouring threads of the step's kernel store or read what does not lie together.
+static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
+    const ein__shape *shape = &ctx->value[step->out.i].shape;
+    const int64_t *stride = ctx->plan.layout[step->out.i].stride;
+    int lane = -1;
+    for (int k = 0; k < shape->rank; k++)
+        if (shape->d[k] > 1 && (lane < 0 || stride[k] < stride[lane])) lane = k;
+    if (lane < 0) return false;
+    bool scattered = stride[lane] > 1;
+    for (int v = 0; v < step->nval && !scattered; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
+    }
+    return scattered;
+}
+
+// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
+static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
+    for (int v = 0; v < step->nval; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
+            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
+        }
+    }
+    return false;
+}
+
 // A kernel's cost.
 static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
     ein__attention a;
     if (step->kind != EIN__K_ATTENTION) return ein__cost_step(ctx, step);
     bool found = ein__attention_of(ctx, step, &a);
     return found ? ein__cost_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : EIN__PS_LIMIT;
+}
+
+// What layouts are chosen by. A step that has nothing to gain from another layout is closed.
+static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
+    ein__step step;
+    if (ctx->value[v.i].weight_only || ein__norm_of(ctx, v, true)) return (ein__price){0, false};
+    if (ein__step_of(ctx, sel, v, &step))
+        return (ein__price){step.ps, step.kind == EIN__K_GEMM && step.gemm.batch > 1};
+    bool fell = sel->kind[v.i] != step.kind, copy = ein__copy_of(ctx, v) != NULL;
+    if (step.kind == EIN__K_ATTENTION) return (ein__price){ein__step_cost(ctx, &step), false};
+    const ein__kernel k = ein__step_kernel(ctx, &step);
+    int64_t ps = ein__cost_kernel(ctx, &k);
+    if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
+        ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
+    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
+    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
 }
 
 // The key of a kernel's row, where there may be one; and what the row says.
