@@ -16970,7 +16970,7 @@ static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
 // Terms have no order here: theirs is one of ids.
 static uint64_t ein__hash_ix(ein__hasher *z, ein__ix ix) {
     ein_ctx *ctx = z->ctx;
-    const ein__index f = *ein__ix_get(ctx, ix);
+    const ein__index f = ein__ix_copy(ein__ix_get(ctx, ix));
     uint64_t h = ein__mix(ein__mix(1, (uint64_t)f.c), (uint64_t)f.q), sum = 0;
     if (++z->nodes > EIN__KEY_NODES) return h;
     for (uint32_t t = 0; t < f.n; t++) {
@@ -18674,7 +18674,7 @@ typedef struct ein__bounds {
 // Narrows `b` by the guard 0 <= `ix` < `n`, where iterator `slot` of `s` counts by one in it.
 static void ein__narrow_bounds(ein_ctx *ctx, const ein__scope *s, uint32_t slot, ein__ix ix,
                                int64_t n, ein__bounds *b) {
-    const ein__index g = *ein__ix_get(ctx, ix);
+    const ein__index g = ein__ix_copy(ein__ix_get(ctx, ix));
     int64_t k = ein__ix_coef(ctx, ix, slot);
     if (g.q != 1 || (k != 1 && k != -1)) return;
     ein__ix rest =
@@ -21027,7 +21027,7 @@ typedef struct ein__side_frame {
 
 // False: there is none.
 static bool ein__side_frame_of(ein_ctx *ctx, ein__ix ix, ein__side_frame *r) {
-    const ein__index f = *ein__ix_get(ctx, ix);
+    const ein__index f = ein__ix_copy(ein__ix_get(ctx, ix));
     *r = (ein__side_frame){.by = 1};
     if (f.q != 1 || f.c > INT32_MAX || f.c < -INT32_MAX) return false;
     for (uint32_t t = 0; t < f.n; t++) {
@@ -21113,7 +21113,7 @@ static ein__side_range ein__side_affine(ein_ctx *ctx, const ein__side *z, ein__i
 
 // Values that a form has there.
 static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
-    const ein__index f = *ein__ix_get(ctx, ix);
+    const ein__index f = ein__ix_copy(ein__ix_get(ctx, ix));
     ein__side_frame frame;
     if (!ein__side_frame_of(ctx, ix, &frame)) return (ein__side_range){f.lo, f.hi};
     ein__side_range r = ein__side_affine(ctx, z, frame.a);

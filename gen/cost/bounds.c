@@ -12,7 +12,7 @@ typedef struct ein__bounds {
 // Narrows `b` by the guard 0 <= `ix` < `n`, where iterator `slot` of `s` counts by one in it.
 static void ein__narrow_bounds(ein_ctx *ctx, const ein__scope *s, uint32_t slot, ein__ix ix,
                                int64_t n, ein__bounds *b) {
-    const ein__index g = *ein__ix_get(ctx, ix);
+    const ein__index g = ein__ix_copy(ein__ix_get(ctx, ix));
     int64_t k = ein__ix_coef(ctx, ix, slot);
     if (g.q != 1 || (k != 1 && k != -1)) return;
     ein__ix rest =

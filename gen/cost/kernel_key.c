@@ -29,7 +29,7 @@ static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots);
 // Terms have no order here: theirs is one of ids.
 static uint64_t ein__hash_ix(ein__hasher *z, ein__ix ix) {
     ein_ctx *ctx = z->ctx;
-    const ein__index f = *ein__ix_get(ctx, ix);
+    const ein__index f = ein__ix_copy(ein__ix_get(ctx, ix));
     uint64_t h = ein__mix(ein__mix(1, (uint64_t)f.c), (uint64_t)f.q), sum = 0;
     if (++z->nodes > EIN__KEY_NODES) return h;
     for (uint32_t t = 0; t < f.n; t++) {

@@ -25,7 +25,7 @@ typedef struct ein__side_frame {
 
 // False: there is none.
 static bool ein__side_frame_of(ein_ctx *ctx, ein__ix ix, ein__side_frame *r) {
-    const ein__index f = *ein__ix_get(ctx, ix);
+    const ein__index f = ein__ix_copy(ein__ix_get(ctx, ix));
     *r = (ein__side_frame){.by = 1};
     if (f.q != 1 || f.c > INT32_MAX || f.c < -INT32_MAX) return false;
     for (uint32_t t = 0; t < f.n; t++) {
@@ -111,7 +111,7 @@ static ein__side_range ein__side_affine(ein_ctx *ctx, const ein__side *z, ein__i
 
 // Values that a form has there.
 static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
-    const ein__index f = *ein__ix_get(ctx, ix);
+    const ein__index f = ein__ix_copy(ein__ix_get(ctx, ix));
     ein__side_frame frame;
     if (!ein__side_frame_of(ctx, ix, &frame)) return (ein__side_range){f.lo, f.hi};
     ein__side_range r = ein__side_affine(ctx, z, frame.a);

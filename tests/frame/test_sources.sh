@@ -21,6 +21,9 @@ xargs grep -n -P '[^\x00-\x7F]' /dev/null < "$work/all" | cut -c1-120 > "$found"
 empty 'ASCII only'
 xargs grep -n -w -E 'TODO|FIXME|XXX' /dev/null < "$work/all" | grep -v test_sources > "$found"
 empty 'nothing put off'
+# Records are as long as their terms: ein__ix_copy, or what lies behind them is read.
+grep -rn -E '= \*ein__ix_get' gen > "$found"
+empty 'no form is copied whole'
 if command -v clang-format > /dev/null; then
     sh tests/frame/sources.sh formatted | xargs clang-format --dry-run -Werror > "$work/log" 2>&1
     grep -o '^[^ :]*:[0-9]*:[0-9]*: error' "$work/log" | sed 's/:.*//' | sort -u > "$found"
