@@ -7,68 +7,79 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 560 MB
-// plan      64 steps, 1254.4 us estimated; 1415.2 us without derivation
-// libraries cuBLAS (596 MB) 22 steps, without it up to 0.0 us more
-// by        summation splitting 1, norm taken into the product 24, online softmax 12, what nothing
-//     reads left out 4
+// memory    arena 9999 kB (workspace 2016 kB of it), constants 331 MB, peak in create 535 MB
+// plan      75 steps, 1230.2 us estimated; 1361.5 us without derivation
+// libraries none
+// by        summation splitting 12, norm taken into the product 24, online softmax 12, what
+//     nothing reads left out 4
 //     8.3 us est. patches.sum.parts        k_product_c94377e6
 //     4.5 us est. h                        k_stitch_24f0828b
 //    24.2 us est. a.0.t.split              k_product_7f3114ac
 //     8.7 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.0                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.0                      k_product_dab04def
-//    33.0 us est. h.0                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.0.p.parts              k_product_17a03f70
+//     2.3 us est. h.0                      k_reduce_ad8684ab
 //    24.2 us est. a.1.t.split              k_product_7f3114ac
 //     8.7 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.1                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.1                      k_product_dab04def
-//    33.0 us est. h.1                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.1.p.parts              k_product_17a03f70
+//     2.3 us est. h.1                      k_reduce_ad8684ab
 //    24.2 us est. a.2.t.split              k_product_7f3114ac
 //     8.7 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.2                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.2                      k_product_dab04def
-//    33.0 us est. h.2                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.2.p.parts              k_product_17a03f70
+//     2.3 us est. h.2                      k_reduce_ad8684ab
 //    24.2 us est. a.3.t.split              k_product_7f3114ac
 //     8.7 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.3                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.3                      k_product_dab04def
-//    33.0 us est. h.3                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.3.p.parts              k_product_17a03f70
+//     2.3 us est. h.3                      k_reduce_ad8684ab
 //    24.2 us est. a.4.t.split              k_product_7f3114ac
 //     8.7 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.4                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.4                      k_product_dab04def
-//    33.0 us est. h.4                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.4.p.parts              k_product_17a03f70
+//     2.3 us est. h.4                      k_reduce_ad8684ab
 //    24.2 us est. a.5.t.split              k_product_7f3114ac
 //     8.7 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.5                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.5                      k_product_dab04def
-//    33.0 us est. h.5                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.5.p.parts              k_product_17a03f70
+//     2.3 us est. h.5                      k_reduce_ad8684ab
 //    24.2 us est. a.6.t.split              k_product_7f3114ac
 //     8.7 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.6                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.6                      k_product_dab04def
-//    33.0 us est. h.6                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.6.p.parts              k_product_17a03f70
+//     2.3 us est. h.6                      k_reduce_ad8684ab
 //    24.2 us est. a.7.t.split              k_product_7f3114ac
 //     8.7 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.7                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.7                      k_product_dab04def
-//    33.0 us est. h.7                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.7.p.parts              k_product_17a03f70
+//     2.3 us est. h.7                      k_reduce_ad8684ab
 //    24.2 us est. a.8.t.split              k_product_7f3114ac
 //     8.7 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.8                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.8                      k_product_dab04def
-//    33.0 us est. h.8                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.8.p.parts              k_product_17a03f70
+//     2.3 us est. h.8                      k_reduce_ad8684ab
 //    24.2 us est. a.9.t.split              k_product_7f3114ac
 //     8.7 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9                      cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.9                      k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.9                      k_product_dab04def
-//    33.0 us est. h.9                      cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.9.p.parts              k_product_17a03f70
+//     2.3 us est. h.9                      k_reduce_ad8684ab
 //    24.2 us est. a.10.t.split             k_product_7f3114ac
 //     8.7 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10                     cublasLt matmul 197 x 768 x 768 + residual + bias
+//    10.5 us est. r.10                     k_product_a6dd6f7f, in 3 parts
 //    32.1 us est. g.10                     k_product_dab04def
-//    33.0 us est. h.10                     cublasLt matmul 197 x 768 x 3072 + residual + bias
+//    29.1 us est. b.10.p.parts             k_product_17a03f70
+//     2.3 us est. h.10                     k_reduce_ad8684ab
 //    24.2 us est. a.11.t.split             k_product_7f3114ac
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
@@ -79,14 +90,13 @@
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublasLt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 37185536ull
+#define VIT_B_ARENA_BYTES 10238976ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -308,130 +318,141 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_scale INIT(203753472)
 #define v_n_bias INIT(203756544)
 #define v_a_11_c_needed ARENA(1815552)
-#define v_a_10_c ARENA(35369984)
-#define v_a_9_c ARENA(35369984)
-#define v_a_8_c ARENA(35369984)
-#define v_a_7_c ARENA(35369984)
-#define v_a_6_c ARENA(35369984)
-#define v_a_5_c ARENA(35369984)
-#define v_a_4_c ARENA(35369984)
-#define v_a_3_c ARENA(35369984)
-#define v_a_2_c ARENA(35369984)
-#define v_a_1_c ARENA(35369984)
-#define v_a_0_c ARENA(35369984)
+#define v_a_10_c ARENA(3879936)
+#define v_a_9_c ARENA(3879936)
+#define v_a_8_c ARENA(3879936)
+#define v_a_7_c ARENA(3879936)
+#define v_a_6_c ARENA(3879936)
+#define v_a_5_c ARENA(3879936)
+#define v_a_4_c ARENA(3879936)
+#define v_a_3_c ARENA(3879936)
+#define v_a_2_c ARENA(3879936)
+#define v_a_1_c ARENA(3879936)
+#define v_a_0_c ARENA(3879936)
 #define v_z_rows_offset CONST(142511104)
 #define v_patches_sum_parts ARENA(0)
-#define v_h ARENA(35975168)
+#define v_h ARENA(9633792)
 #define v_n_0_offset CONST(142515200)
 #define v_n_0_offset2 CONST(142524416)
 #define v_n_0_weights CONST(142533632)
-#define v_a_0_t_split ARENA(33554432)
-#define v_r_0 ARENA(36580352)
+#define v_a_0_t_split ARENA(2064384)
+#define v_r_0 ARENA(7262208)
 #define v_m_0_offset CONST(149611520)
 #define v_m_0_offset2 CONST(149623808)
 #define v_m_0_weights CONST(149636096)
-#define v_g_0 ARENA(33554432)
-#define v_h_0 ARENA(35975168)
+#define v_g_0 ARENA(4841472)
+#define v_b_0_p_parts ARENA(0)
+#define v_h_0 ARENA(4841472)
 #define v_n_1_offset CONST(159073280)
 #define v_n_1_offset2 CONST(159082496)
 #define v_n_1_weights CONST(159091712)
-#define v_a_1_t_split ARENA(33554432)
-#define v_r_1 ARENA(36580352)
+#define v_a_1_t_split ARENA(2064384)
+#define v_r_1 ARENA(7262208)
 #define v_m_1_offset CONST(166169600)
 #define v_m_1_offset2 CONST(166181888)
 #define v_m_1_weights CONST(166194176)
-#define v_g_1 ARENA(33554432)
-#define v_h_1 ARENA(35975168)
+#define v_g_1 ARENA(4841472)
+#define v_b_1_p_parts ARENA(0)
+#define v_h_1 ARENA(4841472)
 #define v_n_2_offset CONST(175631360)
 #define v_n_2_offset2 CONST(175640576)
 #define v_n_2_weights CONST(175649792)
-#define v_a_2_t_split ARENA(33554432)
-#define v_r_2 ARENA(36580352)
+#define v_a_2_t_split ARENA(2064384)
+#define v_r_2 ARENA(7262208)
 #define v_m_2_offset CONST(182727680)
 #define v_m_2_offset2 CONST(182739968)
 #define v_m_2_weights CONST(182752256)
-#define v_g_2 ARENA(33554432)
-#define v_h_2 ARENA(35975168)
+#define v_g_2 ARENA(4841472)
+#define v_b_2_p_parts ARENA(0)
+#define v_h_2 ARENA(4841472)
 #define v_n_3_offset CONST(192189440)
 #define v_n_3_offset2 CONST(192198656)
 #define v_n_3_weights CONST(192207872)
-#define v_a_3_t_split ARENA(33554432)
-#define v_r_3 ARENA(36580352)
+#define v_a_3_t_split ARENA(2064384)
+#define v_r_3 ARENA(7262208)
 #define v_m_3_offset CONST(199285760)
 #define v_m_3_offset2 CONST(199298048)
 #define v_m_3_weights CONST(199310336)
-#define v_g_3 ARENA(33554432)
-#define v_h_3 ARENA(35975168)
+#define v_g_3 ARENA(4841472)
+#define v_b_3_p_parts ARENA(0)
+#define v_h_3 ARENA(4841472)
 #define v_n_4_offset CONST(208747520)
 #define v_n_4_offset2 CONST(208756736)
 #define v_n_4_weights CONST(208765952)
-#define v_a_4_t_split ARENA(33554432)
-#define v_r_4 ARENA(36580352)
+#define v_a_4_t_split ARENA(2064384)
+#define v_r_4 ARENA(7262208)
 #define v_m_4_offset CONST(215843840)
 #define v_m_4_offset2 CONST(215856128)
 #define v_m_4_weights CONST(215868416)
-#define v_g_4 ARENA(33554432)
-#define v_h_4 ARENA(35975168)
+#define v_g_4 ARENA(4841472)
+#define v_b_4_p_parts ARENA(0)
+#define v_h_4 ARENA(4841472)
 #define v_n_5_offset CONST(225305600)
 #define v_n_5_offset2 CONST(225314816)
 #define v_n_5_weights CONST(225324032)
-#define v_a_5_t_split ARENA(33554432)
-#define v_r_5 ARENA(36580352)
+#define v_a_5_t_split ARENA(2064384)
+#define v_r_5 ARENA(7262208)
 #define v_m_5_offset CONST(232401920)
 #define v_m_5_offset2 CONST(232414208)
 #define v_m_5_weights CONST(232426496)
-#define v_g_5 ARENA(33554432)
-#define v_h_5 ARENA(35975168)
+#define v_g_5 ARENA(4841472)
+#define v_b_5_p_parts ARENA(0)
+#define v_h_5 ARENA(4841472)
 #define v_n_6_offset CONST(241863680)
 #define v_n_6_offset2 CONST(241872896)
 #define v_n_6_weights CONST(241882112)
-#define v_a_6_t_split ARENA(33554432)
-#define v_r_6 ARENA(36580352)
+#define v_a_6_t_split ARENA(2064384)
+#define v_r_6 ARENA(7262208)
 #define v_m_6_offset CONST(248960000)
 #define v_m_6_offset2 CONST(248972288)
 #define v_m_6_weights CONST(248984576)
-#define v_g_6 ARENA(33554432)
-#define v_h_6 ARENA(35975168)
+#define v_g_6 ARENA(4841472)
+#define v_b_6_p_parts ARENA(0)
+#define v_h_6 ARENA(4841472)
 #define v_n_7_offset CONST(258421760)
 #define v_n_7_offset2 CONST(258430976)
 #define v_n_7_weights CONST(258440192)
-#define v_a_7_t_split ARENA(33554432)
-#define v_r_7 ARENA(36580352)
+#define v_a_7_t_split ARENA(2064384)
+#define v_r_7 ARENA(7262208)
 #define v_m_7_offset CONST(265518080)
 #define v_m_7_offset2 CONST(265530368)
 #define v_m_7_weights CONST(265542656)
-#define v_g_7 ARENA(33554432)
-#define v_h_7 ARENA(35975168)
+#define v_g_7 ARENA(4841472)
+#define v_b_7_p_parts ARENA(0)
+#define v_h_7 ARENA(4841472)
 #define v_n_8_offset CONST(274979840)
 #define v_n_8_offset2 CONST(274989056)
 #define v_n_8_weights CONST(274998272)
-#define v_a_8_t_split ARENA(33554432)
-#define v_r_8 ARENA(36580352)
+#define v_a_8_t_split ARENA(2064384)
+#define v_r_8 ARENA(7262208)
 #define v_m_8_offset CONST(282076160)
 #define v_m_8_offset2 CONST(282088448)
 #define v_m_8_weights CONST(282100736)
-#define v_g_8 ARENA(33554432)
-#define v_h_8 ARENA(35975168)
+#define v_g_8 ARENA(4841472)
+#define v_b_8_p_parts ARENA(0)
+#define v_h_8 ARENA(4841472)
 #define v_n_9_offset CONST(291537920)
 #define v_n_9_offset2 CONST(291547136)
 #define v_n_9_weights CONST(291556352)
-#define v_a_9_t_split ARENA(33554432)
-#define v_r_9 ARENA(36580352)
+#define v_a_9_t_split ARENA(2064384)
+#define v_r_9 ARENA(7262208)
 #define v_m_9_offset CONST(298634240)
 #define v_m_9_offset2 CONST(298646528)
 #define v_m_9_weights CONST(298658816)
-#define v_g_9 ARENA(33554432)
-#define v_h_9 ARENA(35975168)
+#define v_g_9 ARENA(4841472)
+#define v_b_9_p_parts ARENA(0)
+#define v_h_9 ARENA(4841472)
 #define v_n_10_offset CONST(308096000)
 #define v_n_10_offset2 CONST(308105216)
 #define v_n_10_weights CONST(308114432)
-#define v_a_10_t_split ARENA(33554432)
-#define v_r_10 ARENA(36580352)
+#define v_a_10_t_split ARENA(2064384)
+#define v_r_10 ARENA(7262208)
 #define v_m_10_offset CONST(315192320)
 #define v_m_10_offset2 CONST(315204608)
 #define v_m_10_weights CONST(315216896)
-#define v_g_10 ARENA(33554432)
-#define v_h_10 ARENA(35975168)
+#define v_g_10 ARENA(4841472)
+#define v_b_10_p_parts ARENA(0)
+#define v_h_10 ARENA(4841472)
 #define v_n_11_offset CONST(324654080)
 #define v_n_11_offset2 CONST(324663296)
 #define v_n_11_weights CONST(324672512)
@@ -439,112 +460,15 @@ const vit_b_info *vit_b_describe(void);
 #define v_r_11_needed ARENA(12288)
 #define v_m_11_needed ARENA(15360)
 #define v_g_11_needed ARENA(0)
-#define v_h_11_needed ARENA(33554432)
+#define v_h_11_needed ARENA(2064384)
 #define v_z_rows_offset2 CONST(331750400)
 #define v_z_rows_weights CONST(331754496)
 #define v_a_11_p_needed_filter CONST(334826496)
 #define v_b_11_p_needed_filter CONST(337185792)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 346625792ull
+#define CONST_BYTES 346629376ull
 #define INIT_BYTES 203759616ull
-#define WORKSPACE_BYTES 33554432
 #define v_arrived CONST_OF(unsigned, 346622976)
-
-// A product and what follows it in one call of cublasLt, row-major, `batch` times:
-// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
-// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
-// address.
-typedef struct matmul_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-    int ldz;  // 0: no z
-    long long sz;
-    cublasLtEpilogue_t epilogue;
-    int bias;
-    unsigned align;
-} matmul_size;
-
-typedef struct matmul_call {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c, z;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulAlgo_t algorithm;
-    int shared;  // with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} matmul_call;
-
-static const matmul_size matmul_sizes[] = {
-    {"r.0", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.0", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.1", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.1", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.2", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.2", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.3", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.3", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.4", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.4", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.5", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.5", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.6", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.6", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.7", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.7", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.8", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.8", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.9", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.9", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.10", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.10", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-};
-enum {
-    MATMUL_r_0,
-    MATMUL_h_0,
-    MATMUL_r_1,
-    MATMUL_h_1,
-    MATMUL_r_2,
-    MATMUL_h_2,
-    MATMUL_r_3,
-    MATMUL_h_3,
-    MATMUL_r_4,
-    MATMUL_h_4,
-    MATMUL_r_5,
-    MATMUL_h_5,
-    MATMUL_r_6,
-    MATMUL_h_6,
-    MATMUL_r_7,
-    MATMUL_h_7,
-    MATMUL_r_8,
-    MATMUL_h_8,
-    MATMUL_r_9,
-    MATMUL_h_9,
-    MATMUL_r_10,
-    MATMUL_h_10,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1515,6 +1439,47 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
     }
 }
 
+// a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
+// r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
+// p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_a6dd6f7f(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 3u % 12u * 64u, m0 = id / 36u % 7u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 768 + r0], i1 < 197);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 768 + i2]);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 3, from = part * 256u;
+    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<3072,
+        49152>(b), next_early, acc);
+    leave_part<3, 2>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
+    add_parts<3, 2>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 197) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc[i][j] + v0.x + v1.x,
+                acc[i][j + 1] + v0.y + v1.y, acc[i][j + 2] + v0.z + v1.z,
+                acc[i][j + 3] + v0.w + v1.w);
+        }
+    }
+}
+
 // m.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
 // by norm taken into the product
 // f.0.p.rows[0,i1,i2] = sum(r0) m.0.shifted[0,i1,r0] * m.0.weights[r0,i2]
@@ -1613,6 +1578,66 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
                 (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f));
         }
     }
+}
+
+// by summation splitting (parts)
+// b.0.p.parts[i0,0,i2,i3] = sum(r0) g.0[0,i2,384*i0+r0] * b.0.w[384*i0+r0,i3] where i0 in 0:8,
+//     r0 in 0:384
+// p0: g.0, p1: b.0.w
+static __global__ void __launch_bounds__(256, 2) k_product_17a03f70(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 192u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 3072 + i0 * 384 + r0], i2 < 197);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
+        const int r0 = (int)(e / 16u % 16u);
+        return fetch<float4>(&p1[i0 * 294912 + r0 * 768 + i3]);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 2>(0u, 384u, moving<4, 786432>(a), moving<3072, 256>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i2 < 197) {
+            *reinterpret_cast<float4 *>(&y[i0 * 151296 + i2 * 768 + i3]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// b.0.p[0,i1,i2] = sum(r0) b.0.p.parts[r0,0,i1,i2]
+// h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+// p0: b.0.p.parts, p1: r.0, p2: b.0.b
+static __global__ void __launch_bounds__(128) k_reduce_ad8684ab(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 37824u) return;
+    const int i2 = (int)(id % 192u) * 4;
+    const int i1 = (int)(id / 192u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 151296 + i1 * 768 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
+    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
+        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
 }
 
 // by online softmax
@@ -2530,9 +2555,6 @@ struct vit_b {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasLtHandle_t lt;
-    matmul_call matmul[22];
-    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2564,172 +2586,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(vit_b *m, const char *name, cublasLtMatrixLayout_t *to, cudaDataType type,
-                         int rows, int columns, int ld, int batch, long long stride) {
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
-    if (batch == 1) return 0;
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch));
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &stride, sizeof stride));
-    return 0;
-}
-
-static int matmul_describe(vit_b *m, matmul_call *c, const matmul_size *s) {
-    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-#if CUDART_VERSION >= 11000
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-#else
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
-#endif
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                               sizeof s->epilogue));
-    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
-    const void *const bias = (const void *)(size_t)s->align;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                          s->lda, s->batch, s->sa);
-    if (!r)
-        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                          s->ldb, s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz)
-        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
-    return r;
-}
-
-// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
-// FP32 means FMA arithmetic.
-static int matmul_wish(vit_b *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = WORKSPACE_BYTES;
-    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
-    for (int i = 0; i < 4; i++)
-        CUBLAS_CALL(
-            m, s->name,
-            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
-                                                     sizeof fma));
-#endif
-    return 0;
-}
-
-// The first of the library's offers that it says will run.
-static cublasStatus_t matmul_first(vit_b *m, matmul_call *c) {
-    cublasLtMatmulHeuristicResult_t p[8] = {};
-    int n = 0;
-    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
-        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    for (int i = 0; i < n; i++) {
-        if (p[i].state != CUBLAS_STATUS_SUCCESS) continue;
-        c->algorithm = p[i].algo;
-        c->workspace = p[i].workspaceSize;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static int matmul_open(vit_b *m, matmul_call *c, const matmul_size *s) {
-    int r = matmul_describe(m, c, s);
-    if (!r) r = matmul_wish(m, c, s);
-    if (r) return r;
-    cublasStatus_t e = matmul_first(m, c);
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
-        // A library may call its kernels something else: what they compute is what was asked for.
-        const unsigned long long any = ~0ull;
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                                                         &any, sizeof any));
-        e = matmul_first(m, c);
-    }
-#endif
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
-        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    CUBLAS_CALL(m, s->name, e);
-    return 0;
-}
-
-static void matmul_close(matmul_call *c) {
-    if (c->shared) return;
-    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
-    for (int i = 0; i < 4; i++)
-        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
-    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
-    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
-}
-
-static int matmul_run(vit_b *m, int k, const void *a, const void *b, const void *bias,
-                      const void *z, void *c, void *workspace) {
-    const matmul_size *s = &matmul_sizes[k];
-    const matmul_call *call = &m->matmul[k];
-    const float beta = z ? 1.f : 0.f;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
-                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
-                               workspace, call->workspace, m->lt_stream));
-    stepped(m, s->name);
-    return 0;
-}
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
-    m->lt_stream = stream;
-    (void)branch;
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -2969,7 +2825,7 @@ static int check_device(vit_b *m) {
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2816ull, 0, 2816ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 6400ull, 0, 6400ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -3135,26 +2991,8 @@ static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(vit_b *m) {
-    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 22; i++) {
-        int k = first_like(matmul_sizes, i);
-        m->matmul[i] = m->matmul[k];
-        m->matmul[i].shared = k < i;
-        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
-    }
+    (void)m;
     return 0;
 }
 
@@ -3212,128 +3050,150 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         v_place, v_token, v_b, v_h));
     CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
-    // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
-    CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
+        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
-        v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
-        (float4 *)v_workspace, v_arrived + 60));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.0.p.parts", 128, 256, stream, v_g_0, v_b_0_w,
+        v_b_0_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.0", 296, 128, stream, v_b_0_p_parts, v_r_0,
+        v_b_0_b, v_h_0));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0,
+        v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+        (float4 *)v_workspace, v_arrived + 144));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 204));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
-        v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
-        (float4 *)v_workspace, v_arrived + 120));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.1.p.parts", 128, 256, stream, v_g_1, v_b_1_w,
+        v_b_1_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.1", 296, 128, stream, v_b_1_p_parts, v_r_1,
+        v_b_1_b, v_h_1));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1,
+        v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+        (float4 *)v_workspace, v_arrived + 288));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 348));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
-        v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
-        (float4 *)v_workspace, v_arrived + 180));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.2.p.parts", 128, 256, stream, v_g_2, v_b_2_w,
+        v_b_2_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.2", 296, 128, stream, v_b_2_p_parts, v_r_2,
+        v_b_2_b, v_h_2));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2,
+        v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+        (float4 *)v_workspace, v_arrived + 432));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 492));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
 
-static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_from_b_3_p_parts(vit_b *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
-        v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
-        (float4 *)v_workspace, v_arrived + 240));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.3.p.parts", 128, 256, stream, v_g_3, v_b_3_w,
+        v_b_3_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.3", 296, 128, stream, v_b_3_p_parts, v_r_3,
+        v_b_3_b, v_h_3));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3,
+        v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+        (float4 *)v_workspace, v_arrived + 576));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 636));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
-        v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
-        (float4 *)v_workspace, v_arrived + 300));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.4.p.parts", 128, 256, stream, v_g_4, v_b_4_w,
+        v_b_4_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.4", 296, 128, stream, v_b_4_p_parts, v_r_4,
+        v_b_4_b, v_h_4));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4,
+        v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+        (float4 *)v_workspace, v_arrived + 720));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 780));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
-        v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
-        (float4 *)v_workspace, v_arrived + 360));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.5.p.parts", 128, 256, stream, v_g_5, v_b_5_w,
+        v_b_5_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.5", 296, 128, stream, v_b_5_p_parts, v_r_5,
+        v_b_5_b, v_h_5));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5,
+        v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+        (float4 *)v_workspace, v_arrived + 864));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 924));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
-        v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
-        (float4 *)v_workspace, v_arrived + 420));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.6.p.parts", 128, 256, stream, v_g_6, v_b_6_w,
+        v_b_6_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.6", 296, 128, stream, v_b_6_p_parts, v_r_6,
+        v_b_6_b, v_h_6));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6,
+        v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+        (float4 *)v_workspace, v_arrived + 1008));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1068));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
-        v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.7.p.parts", 128, 256, stream, v_g_7, v_b_7_w,
+        v_b_7_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.7", 296, 128, stream, v_b_7_p_parts, v_r_7,
+        v_b_7_b, v_h_7));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7,
+        v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
 
 static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
-        (float4 *)v_workspace, v_arrived + 480));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+        (float4 *)v_workspace, v_arrived + 1152));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1212));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
-        v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
-        (float4 *)v_workspace, v_arrived + 540));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.8.p.parts", 128, 256, stream, v_g_8, v_b_8_w,
+        v_b_8_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.8", 296, 128, stream, v_b_8_p_parts, v_r_8,
+        v_b_8_b, v_h_8));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8,
+        v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+        (float4 *)v_workspace, v_arrived + 1296));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1356));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.9.p.parts", 128, 256, stream, v_g_9, v_b_9_w,
+        v_b_9_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.9", 296, 128, stream, v_b_9_p_parts, v_r_9,
+        v_b_9_b, v_h_9));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
-    CALL(launch(m, LAST, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split, v_a_10_c,
-        (float4 *)v_workspace, v_arrived + 600));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
+    CALL(launch(m, MIDDLE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
+        v_a_10_c, (float4 *)v_workspace, v_arrived + 1440));
+    CALL(launch(m, MIDDLE, k_product_a6dd6f7f, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1500));
+    CALL(launch(m, MIDDLE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, MIDDLE, k_product_17a03f70, "b.10.p.parts", 128, 256, stream, v_g_10, v_b_10_w,
+        v_b_10_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ad8684ab, "h.10", 296, 128, stream, v_b_10_p_parts, v_r_10,
+        v_b_10_b, v_h_10));
+    CALL(launch(m, MIDDLE, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
         v_a_11_c_needed));
@@ -3346,13 +3206,13 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_reduce_893ba532, "h.11.needed", 384, 256, stream,
         v_b_11_p_needed_filter, v_g_11_needed, v_b_11_b, v_r_11_needed, v_h_11_needed));
     CALL(launch(m, LAST, k_product_673c50a9, "y", 96, 256, stream, v_h_11_needed, v_z_rows_weights,
-        v_z_rows_offset2, v_z_rows_offset, v_bias, v_y, (float4 *)v_workspace, v_arrived + 660));
+        v_z_rows_offset2, v_z_rows_offset, v_bias, v_y, (float4 *)v_workspace, v_arrived + 1584));
     return 0;
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_patches_sum_parts(m, in, out, stream));
-    CALL(steps_from_h_3(m, in, out, stream));
+    CALL(steps_from_b_3_p_parts(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
 }
@@ -3378,7 +3238,6 @@ static int run_on(vit_b *m, const void *const *in, void *const *out, cudaStream_
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -3453,8 +3312,6 @@ int vit_b_capture(vit_b *m, const void *const *in, void *const *out) {
 void vit_b_destroy(vit_b *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 22; i++) matmul_close(&m->matmul[i]);
-    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -3629,6 +3486,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346625792ull, 587570944ull, 0x5406cefa10622f11ull};
+    346629376ull, 560627968ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }
