@@ -98,6 +98,7 @@
 #include "derive/rule_match.c"
 #include "derive/rule_taps.c"
 #include "derive/rule_groups.c"
+#include "derive/rule_single.c"
 #include "derive/rule_pad.c"
 #include "derive/rule_parts.c"
 #include "derive/rule_digits.c"

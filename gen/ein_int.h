@@ -550,6 +550,7 @@ typedef enum {
     EIN__RULE_PARTS,
     EIN__RULE_BORDER,
     EIN__RULE_GROUPS,
+    EIN__RULE_SINGLE,
     EIN__RULE_PAD,
     EIN__RULE_BASIS,
     EIN__RULE_TOEPLITZ,

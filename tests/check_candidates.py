@@ -46,6 +46,13 @@ weight k: f32[4,3,3,3] = randn(std=0.1)
 output y
 y = Conv(x, k; group=2, pads=1)
 """),
+    ("one pixel", HEAD + """input x: f32[2,5,1,1]
+weight k: f32[5,3,4,4] = randn(std=0.1)
+weight l: f32[4,5,3,3] = randn(std=0.1)
+output y, z
+y = ConvTranspose(x, k)
+z = Conv(x, l; pads=1)
+"""),
     ("band", HEAD + """input a: f32[2,17,7]
 input v: f32[2,17,5]
 output y

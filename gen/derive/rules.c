@@ -61,6 +61,10 @@ static const ein__rule ein__rules[] = {
     // x[g] = sum(j) [j == g] x[j]
     [EIN__RULE_GROUPS] = {"groups", "groups to block-diagonal weights", EIN__BY_SEARCH,
                           ein__rule_groups, .quota = 20, .towards = EIN__TO_CONV},
+    // sum(y,r) a[y, E + k*r] w[y,r] is sum(y) a[y,0] w[y,-k*E], a one element there, zeros around
+    // it
+    [EIN__RULE_SINGLE] = {"single", "sums of one term", EIN__BY_SEARCH, ein__rule_single,
+                          .quota = 20, .towards = EIN__TO_GEMM},
     // sum(c in 0:C) a[c] b[c] is sum(c in 0:C') a'[c] b'[c], zeros from C on
     [EIN__RULE_PAD] = {"pad", "channels padded (boundary relaxing)", EIN__BY_SEARCH, ein__rule_pad,
                        .quota = 20, .towards = EIN__TO_CONV},
