@@ -170,6 +170,10 @@ check 'by the algorithm of the table alone' sh -c \
 check 'with another version too' algorithms product_epilogues 91900 130101
 check 'by that which the library chooses' sh -c \
     "! grep -v '^cublasLtMatmul 7.20.12.1.0$' '$work/ran'"
+check 'an offer that leaves the GPU idle' env JUDGE_CUBLAS_IDLE=1 "$work/product_epilogues" \
+    "$work/product_epilogues.weights" --check
+JUDGE_CUBLAS_IDLE=1 algorithms product_epilogues 91900 130101
+check 'is passed over' sh -c "! grep -v '^cublasLtMatmul 7.15.12.1.0$' '$work/ran'"
 check 'convolutions run' algorithms conv_epilogues 91900 130100
 check 'by that of the table' grep -q '^cudnnConvolutionBiasActivationForward 0$' "$work/ran"
 check 'and what only another algorithm does' \
