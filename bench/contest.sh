@@ -8,13 +8,16 @@ peers=
 bench_ms=20
 sets=8
 who=
-import_limit=120        # seconds
-contest_limit=3600
+compile_mode=max-autotune-no-cudagraphs
+setup=600               # seconds until a peer is ready for a contest
+import_limit=120
+contest_limit=3600      # of all contests that are left
 report_limit=120
 peers_sum=$(cat bench/peers/*.py | sha256sum | cut -c1-16)
 contest_columns=$(sed -n '/^COLUMNS = /,/]/p' bench/peers/rounds.py | grep -o '"[a-z0-9_0-9]*"' |
     tr -d '"' | tr '\n' ' ')
 contest_columns=${contest_columns% }
+times_columns=$(sed -n '/^TIMES = /s/[^a-z ]//gp' bench/peers/rounds.py)
 
 # The batch size that a model has by itself.
 own_batch() { # MODEL
@@ -75,23 +78,28 @@ contest_program() { # ITEM MODEL PRECISION OPTION...
     fi
 }
 
-# What peers need is imported while programs are emitted: from a cold disk that takes a while.
+# What peers need, found without the import, which takes a while from a cold disk.
+has_module() {
+    timeout $import_limit "$python" -c 'import importlib.util as u, sys
+sys.exit(not u.find_spec(sys.argv[1]))' "$1" 2> /dev/null
+}
+
+# Reads what peers import from a cold disk, while programs are built.
 import_peers() {
-    rm -f "$work"/has_*
-    timeout $import_limit "$python" -c 'import numpy, torch' 2> /dev/null && touch "$work/has_torch"
-    timeout $import_limit "$python" -c 'import jax' 2> /dev/null && touch "$work/has_jax"
+    timeout $import_limit "$python" -c 'import torch._inductor.compile_fx' > /dev/null 2>&1
+    timeout $import_limit "$python" -c 'import jax' > /dev/null 2>&1
 }
 
 # Sets `who`: the peers that can run here, or those asked for. Says who is missing.
 find_peers() {
     who=
-    if [ ! -f "$work/has_torch" ]; then
+    if ! has_module torch; then
         echo "peers: $python has no torch: no float64 reference, nobody to compare with" |
             tee -a "$work/absent"
         return
     fi
     who=eager,compile
-    if [ -f "$work/has_jax" ]; then who=$who,jax
+    if has_module jax; then who=$who,jax
     else echo "peers: $python has no jax" | tee -a "$work/absent"; fi
     who=${peers:-$who}
 }
@@ -117,73 +125,139 @@ contest_of() { # MODEL N PRECISION
     fi
     run_key "$ours"
     key="$REPLY$key $peers_sum ${digest[$kit/${1}_n$2.json]:-none} $who $rounds $bench_ms"
+    case ,$who, in *,compile,*) key="$key $compile_mode" ;; esac
 }
 
-contest() { # MODEL N PRECISION
-    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 more=() log before code part ours base
-    local key other
-    contest_of "$model" "$n" "$precision"
-    is_built "$ours" && [ -f "$kit/${model}_n$n.json" ] || return 0
+# A line of the list for bench/peers/rounds.py, of a contest that is not done; those of which a part
+# is done go to a list of their own. Keeps its key in `contest_keys`.
+contest_line() { # MODEL N PRECISION
+    local id=${1}_n${2}_$3 winograd=- again=- other note ours base key weights
+    contest_of "$@"
+    is_built "$ours" && [ -f "$kit/${1}_n$2.json" ] || return 0
     ! done_already peers "$id" "$key" || return 0
-    may_begin || return 1
+    contest_keys[$id]=$key
+    ! done_already peers "$id" "part of $key" || again=yes
     mkdir -p "$(dirname "$work/peers/$id")"
-    log=$work/peers/$id.log
-    [ -z "$base" ] || ! is_built "$base" || more=(--base "$work/build/$base")
+    rm -f "$work/peers/$id.rows"
+    if [ -n "$base" ] && ! is_built "$base"; then base=; fi
     source_of "${base:-$ours}"
     other=$REPLY
     source_of "$ours"
     # Convolutions of cuDNN may be Winograd's, or by Fourier transforms, as the peers' are.
-    ! grep -q -e 'F(4x4' -e '^#include <cudnn.h>' "$REPLY" "$other" || more+=(--winograd)
-    more+=(--note "$(sed -n -E '/^\/\/ by +/{s|||p;q}' "$REPLY")")
+    ! grep -q -e 'F(4x4' -e '^#include <cudnn.h>' "$REPLY" "$other" || winograd=yes
+    note=$(sed -n -E '/^\/\/ by +/{s|||p;q}' "$REPLY" | tr '\t' ' ')
+    weights_of "$ours"
+    weights=$REPLY
+    [ -z "$base" ] || base=$work/build/$base
+    printf '%s\t' "$id" "$1" "$2" "$3" "$kit/${1}_n$2.json" "$weights.weights" \
+        "$work/build/$ours" "${base:--}" "$winograd" "$again" "${note:--}" \
+        >> "$work/peers/list.$again"
+    printf '%s\n' "$work/peers/$id.rows" >> "$work/peers/list.$again"
+}
+
+# Runs what is on the list, and keeps each contest's rows as soon as it has ended.
+contests() { # LIST
+    local code=0 id= ended= before= words part rest log=$work/peers/log
     before=$(clocks)
     seconds=$(limit $contest_limit)
     part=$((seconds > 60 ? seconds - 30 : seconds / 2))
-    rm -f "$work/peers/$id.rows"
-    weights_of "$ours"
-    timeout -k 30 "$seconds" "$python" bench/peers/rounds.py --out "$work/peers/$id.rows" \
-        --model "$model" --batch "$n" --precision "$precision" --graph "$kit/${model}_n$n.json" \
-        --weights "$REPLY.weights" --ours "$work/build/$ours" "${more[@]}" \
-        --peers "$who" --rounds $rounds --bench-ms $bench_ms --sets $sets --device $device \
-        --deadline $part --work "$work/peers/$id.work" > "$log" 2>&1 < /dev/null
-    code=$?
-    rows_of_contest "$id" "$code" "$before" "$log"
+    while IFS=' ' read -r -u 3 words rest; do
+        case $words in
+        begin)
+            id=$rest
+            before=$(clocks) ;;
+        time) tell_times $rest ;;
+        end)
+            read -r id code words <<< "$rest"
+            rows_of_contest "$id" "$code" "$before" "$words"
+            id= ;;
+        ended) ended=$rest ;;
+        esac
+    done 3< <(timeout -k 30 "$seconds" "$python" bench/peers/rounds.py --list "$1" --peers "$who" \
+        --rounds "$rounds" --bench-ms "$bench_ms" --sets $sets --device $device --setup "$setup" \
+        --compile-mode "$compile_mode" --deadline $part --work "$work/peers/work" \
+        2> "$log" < /dev/null
+        echo "ended $?")
+    [ -z "$id" ] || rows_of_contest "$id" "$ended" "$before" "$(last_words "$log")"
+    case $ended in
+    0 | 1) ;;
+    75) ! contests_cut || unfinished=yes ;;
+    124 | 137) ! contests_cut || stopped=yes ;;
+    *) [ -n "$id" ] || complain peers "$(status_of "$ended"): $(last_words "$log")" ;;
+    esac
+}
+
+# What a system of a contest took, part by part, printed and kept.
+tell_times() { # ID SYSTEM SECONDS...
+    local part line="time $1 $2:" row="$1"$'\t'"$2"
+    shift 2
+    for part in $times_columns; do
+        case $1 in 0.0) ;; *) line="$line $part $1" ;; esac
+        row=$row$'\t'$1
+        shift
+    done
+    echo "$line"
+    printf '%s\n' "$row" >> "$work/peers/times"
+}
+
+# Whether what was cut off was cut off by the budget, and has a better chance in another run: one
+# contest that had a whole run to itself has none.
+contests_cut() {
+    [ "$seconds" -lt $contest_limit ] && { [ $finished != 0 ] || [ ${#contest_keys[@]} -gt 1 ]; }
 }
 
 # Keeps the rows of a contest, those of one that was cut off as a part of it, which is done again.
-# False when the budget is used up.
-rows_of_contest() { # ID CODE CLOCKS LOG
-    local id=$1 code=$2 rows=$work/peers/$1.rows as=$key
+rows_of_contest() { # ID CODE CLOCKS WORDS
+    local id=$1 code=$2 rows=$work/peers/$1.rows key=${contest_keys[$1]} as
+    as=$key
     case $code in
-    75 | 124 | 137) code=124 ;;
+    75 | 124 | 137)
+        code=124
+        ! contests_cut || as="part of $key" ;;
     esac
-    ! cut_off $code $contest_limit || as="part of $key"
     if [ -s "$rows" ] && ! awk -F '\t' -v n="$(wc -w <<< "$contest_columns")" \
         'NF != n { exit 1 }' "$rows"; then
-        complain peers "$id: rows that are none: $(last_words "$4")"
-        as="part of $key"
+        complain peers "$id: rows that are none: $4"
     elif [ -s "$rows" ]; then
-        record peers "$id" "$as" "$(cat "$rows")"
-        record contests "$id" "$as" "$id"$'\tbefore\t'"$3"$'\n'"$id"$'\tafter\t'"$(clocks)"
-        echo "peers $id: $(grep -c -P '\tok\t' "$work/peers/$id.row") measurements," \
-            "$(grep -c -P '\tfailed\t' "$work/peers/$id.row") failed"
-        gather      # the next one takes minutes
+        keep_rows "$id" "$as" "$3"
     elif [ "$as" = "$key" ]; then
-        complain peers "$id: $(status_of $code): $(last_words "$4")"
+        complain peers "$id: $(status_of $code): $4"
     fi
     rm -f "$rows"
-    [ $stopped = no ]
+}
+
+# A part that has less than the part before it does not take its place.
+keep_rows() { # ID KEY CLOCKS
+    local id=$1 rows=$work/peers/$1.rows kept=$work/peers/$1.row scope=all
+    if [ "$2" = "part of $key" ] && done_already peers "$id" "$2" &&
+        [ "$(grep -c -P '\tok\t' "$rows")" -lt "$(grep -c -P '\tok\t' "$kept")" ]; then
+        echo "peers $id: less than before, not kept"
+        return
+    fi
+    record peers "$id" "$2" "$(cat "$rows")"
+    record contests "$id" "$2" "$id"$'\tbefore\t'"$3"$'\n'"$id"$'\tafter\t'"$(clocks)"
+    echo "peers $id: $(grep -c -P '\tok\t' "$kept") measurements," \
+        "$(grep -c -P '\tfailed\t' "$kept") failed"
+    gather      # the next one takes a while
 }
 
 peers_all() {
     local model n precision
+    local -A contest_keys=()
     [ -n "$who" ] || return 0
+    mkdir -p "$work/peers"
+    : > "$work/peers/list.-"
+    : > "$work/peers/list.yes"
     for precision in $(precisions); do
         for model in $(models); do
             for n in $(contest_batches "$model"); do
-                contest "$model" "$n" "$precision" || return 0
+                contest_line "$model" "$n" "$precision"
             done
         done
     done
+    cat "$work/peers/list.-" "$work/peers/list.yes" > "$work/peers/list"
+    [ -s "$work/peers/list" ] && may_begin || return 0
+    contests "$work/peers/list"
 }
 
 # contest_lines FOLDER: the rows there of all contests about the sources as they are now.
@@ -211,6 +285,11 @@ contest_rows() {
 
 contest_clocks() {
     contest_lines contests
+}
+
+contest_times() {
+    echo "contest system $times_columns" | tr -s ' ' '\t'
+    cat "$work/peers/times" 2> /dev/null
 }
 
 report_all() {

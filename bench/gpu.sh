@@ -19,6 +19,7 @@
 #     sanitize.tsv   compute-sanitizer on small sizes; tells, decides nothing
 #     peers.tsv      our programs, without derivation, and the peers: one row a measurement
 #     peers_clocks.tsv   clocks beside them
+#     peers_times.tsv    seconds that systems took to import, load, compile and so on
 #     summary.md     the table, also printed
 #     failures.txt   what failed, and what it said
 # and tables and plots, made of peers.tsv, to bench/results/ ($OUT/report where OUT is set).
@@ -49,6 +50,10 @@ usage: bash bench/gpu.sh [OPTION]...
   --gpu NAME        the GPU's name in tables of costs (h200); default: told by its own name
   --peers LIST      of eager, compile, jax; default: all that $PYTHON (python3) can import
   --rounds N        paired rounds of a comparison; default 5
+  --compile-mode M  of torch.compile; default max-autotune-no-cudagraphs; `default` compiles
+                    several times quicker
+  --setup SECONDS   until a peer is ready for a comparison, or is left out of it; default 600
+  --bench-ms N      least milliseconds of a sample in comparisons; default 20
   --stand-in        no GPU: small sizes, the judge instead of nvcc, peers on the CPU; tries the
                     whole path in build/stand-in*/, and its times mean nothing
   --fresh           forget what earlier runs finished
@@ -78,7 +83,7 @@ title=
 jobs=$(nproc 2> /dev/null || echo 1)
 scope=all
 stopped=no
-unfinished=no           # costs are left to measure
+unfinished=no           # costs are left to measure, or comparisons to end
 finished=0              # items that this run has finished
 gpu=no
 fresh=no
@@ -96,7 +101,8 @@ bench_limit=90
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --phase | --only | --budget | --jobs | --arch | --gpu | --peers | --rounds)
+    --phase | --only | --budget | --jobs | --arch | --gpu | --peers | --rounds | \
+        --compile-mode | --setup | --bench-ms)
         [ $# -gt 1 ] || { usage >&2; exit 2; }
         case $1 in
         --phase)
@@ -113,6 +119,9 @@ while [ $# -gt 0 ]; do
         --gpu) name=$2 ;;
         --peers) peers=$2 ;;
         --rounds) rounds=$2 ;;
+        --compile-mode) compile_mode=$2 ;;
+        --setup) setup=$2 ;;
+        --bench-ms) bench_ms=$2 ;;
         esac
         shift 2 ;;
     --stand-in) stand_in=yes; shift ;;
@@ -121,7 +130,7 @@ while [ $# -gt 0 ]; do
     *) echo "gpu.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
     esac
 done
-for number in "${budget:-1}" "$jobs" "$rounds"; do
+for number in "${budget:-1}" "$jobs" "$rounds" "$setup" "$bench_ms"; do
     case $number in '' | *[!0-9]* | 0*) echo "gpu.sh: '$number': not a number" >&2; exit 2 ;; esac
 done
 if [ $stand_in = yes ]; then
@@ -134,6 +143,7 @@ if [ $stand_in = yes ]; then
     name=${name:-h200}
     bench_ms=0.2
     sets=2
+    compile_mode=default
     export OPENBLAS_NUM_THREADS=1
 fi
 [ $fresh = no ] || rm -rf "$work"
@@ -694,8 +704,7 @@ if ! command -v "$nvcc" > /dev/null; then
     echo 'gpu.sh: nvcc is not on PATH' >&2
     exit 77
 fi
-# Both take a while, and need no GPU; nothing is measured meanwhile.
-if wanted peers || wanted report; then import_peers & fi
+# It takes a while, and needs no GPU; nothing is measured meanwhile.
 if wanted emit; then emit_all > "$work/emitted" & fi
 if [ $stand_in = yes ]; then
     printf 'gpu\tnone: the judge, a CPU; these times mean nothing\n' > "$work/device.tsv"
@@ -719,6 +728,8 @@ report=(-Xptxas -v)
 ! wanted emit || cat "$work/emitted"
 take_digests
 if wanted peers || wanted report; then find_peers; fi
+# Building waits for it, before anything is measured.
+if [ -n "$who" ] && wanted peers && wanted build; then import_peers & fi
 trap 'echo "gpu.sh: ended"; gather; exit 143' INT TERM
 gather
 for one in $steps; do step "${one%:*}" "${one#*:}"; done

@@ -20,6 +20,7 @@ gather() {
     figure_rows > "$out/figures.tsv"
     contest_rows > "$out/peers.tsv"
     contest_clocks > "$out/peers_clocks.tsv"
+    contest_times > "$out/peers_times.tsv"
     {
         cat "$work/complaints" "$work/absent" 2> /dev/null
         emit_failures | sed 's/\tfailed\t*/: not emitted: /'

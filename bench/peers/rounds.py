@@ -1,29 +1,45 @@
 #!/usr/bin/env python3
-"""Our programs against the peers, on one model, one batch size and one precision.
+"""Our programs against the peers: contests of one model, one batch size and one precision each.
 
-usage: rounds.py --out ROWS.tsv --model NAME --batch N --precision fp32|tf32|fp16 --graph G.json
-                 --weights W.weights --ours PROGRAM [--base PROGRAM] [--peers eager,compile,jax]
-                 [--rounds 5] [--bench-ms 20] [--device cuda|cpu] [--work DIR] [--setup SECONDS]
-                 [--winograd] [--note WORDS] [--deadline SECONDS]
+usage: rounds.py --list CONTESTS.tsv [--peers eager,compile,jax] [--rounds 5] [--bench-ms 20]
+                 [--device cuda|cpu] [--compile-mode MODE] [--setup SECONDS] [--deadline SECONDS]
+                 [--work DIR] [--sets N]
        rounds.py --columns
 
-Every peer is one process that stays; ours are started anew, as they start quickly. A round measures
-everybody once in order and once in reverse (A B B A for each pair), each time at least a second
-busy before the first sample. A peer for which the others left no memory meets our program alone,
-in rounds of its own. Before the rounds everyone's output is compared with the outputs in
-float64. One row for each measurement; who fails or is out of tolerance has one row that says so.
-Rows are written after each round. After the deadline no round begins, and the exit code is 75.
+A line of the list is a contest, these fields between tabs, "-" where there is none:
+
+    id  model  batch  precision  graph  weights  ours  base  winograd  again  note  out
+
+graph: `einnet graph --json`; weights: `einnet pack`; ours, base: executables of emitted test
+programs; winograd: yes where ours may lose what basis changes lose; again: yes where an earlier run
+has a part of it; note: words about our program; out: where its rows go.
+
+Every peer is one process that stays for all contests; ours are started anew, as they start quickly.
+While a contest gets ready, everyone's output is compared with the outputs in float64; who is not
+ready after --setup seconds, its turn at the GPU not waited for, is left out and starts anew in the
+next one. Then nothing but rounds goes on: a round measures everybody once in order and once in
+reverse (A B B A for each pair), each time at least a second busy before the first sample. A peer
+for which the others left no memory meets our program alone, in rounds of its own. One row for each
+measurement; who fails or is out of tolerance has one row that says so. Rows are written after each
+round.
+
+Where there is a deadline, contests share the time: after its first round, one with more than its
+part is cut short (not those that are done again, which come last). After the deadline no round
+begins. The exit code is 75 where something is left to do. Standard output has lines for who started
+this:
+
+    begin ID
+    time ID SYSTEM SECONDS...   as TIMES names them; "wait" is for a turn at the GPU
+    end ID CODE WORDS           0, 1 (failed: WORDS) or 75 (a part of it)
 """
 
 import argparse
-import json
 import math
 import os
-import select
-import subprocess
 import sys
 import tempfile
 import time
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -32,39 +48,24 @@ import numpy as np  # noqa: E402
 
 import clock  # noqa: E402
 import graph as graphs  # noqa: E402
-import tensors  # noqa: E402
+from systems import Failure, OutOfTime, Peer, Program, Same, settle  # noqa: E402
 
 COLUMNS = ["model", "batch", "precision", "system", "variant", "status", "round", "turn",
            "median_us", "p95_us", "cold_median_us", "latency_median_us", "kernels", "error",
            "setup_s", "bytes", "versions", "note"]
+FIELDS = ["id", "model", "batch", "precision", "graph", "weights", "ours", "base", "winograd",
+          "again", "note", "out"]
+TIMES = ["import", "context", "load", "wait", "compile", "first", "capture", "choose", "rounds"]
 # Relative L2 error against float64. Four points a tile of a basis change cost a digit. TF32 that is
 # rounded to nearest reaches 3e-3 in deep networks; units that drop the low bits, as some calls have
 # it, lose a fixed share a layer. The report says how far each system was off.
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-2, "fp16": 1e-2}
 WINOGRAD = 1e-4
-MEASURE_LIMIT = 300     # seconds of one measurement
-
-
 STOPPED = 75
 READY = 0.7             # of the time until the deadline, at most, until everybody is ready
-
-
-class Failure(Exception):
-    pass
-
-
-class OutOfTime(Failure):
-    pass
-
-
-def left(args, limit):
-    """Seconds of a limit that remain before the deadline; who gets ready leaves some for rounds."""
-    end = args.begin + args.deadline * (READY if args.opening else 1)
-    seconds = min(limit, end - time.monotonic())
-    if seconds <= 0:
-        args.stopped = True
-        raise OutOfTime("out of time")
-    return seconds
+ROUND = 20              # seconds of a round, before one was measured
+LEAST = 10              # seconds beside a round without which no contest but the first begins
+CROWDED = ("out of memory", "RESOURCE_EXHAUSTED")
 
 
 def write(args, rows):
@@ -81,111 +82,6 @@ def sound(figures):
     return figures
 
 
-class Program:
-    """An emitted test program."""
-
-    def __init__(self, args, system, path):
-        self.system = system
-        self.command = [path, args.weights]
-        self.args = args
-        self.ready = {"status": "ok", "variant": os.path.basename(path),
-                      "note": args.note if system == "ours" else ""}
-        self.ready["bytes"] = os.path.getsize(path)
-
-    def run(self, more, limit):
-        limit = left(self.args, limit)
-        try:
-            done = subprocess.run(self.command + more, stdin=subprocess.DEVNULL, timeout=limit,
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        except subprocess.TimeoutExpired:
-            left(self.args, limit)
-            raise Failure("more than %d seconds" % limit) from None
-        if done.returncode:
-            words = done.stderr.decode(errors="replace").strip().split("\n")
-            raise Failure("exit code %d: %s" % (done.returncode, words[-1][:150]))
-        return done.stdout.decode()
-
-    def start(self, want, tolerance):
-        with tempfile.TemporaryDirectory() as folder:
-            begin = time.perf_counter()
-            self.run(["--out", folder], self.args.setup)
-            self.ready["setup_s"] = round(time.perf_counter() - begin, 1)
-            got = [np.load(os.path.join(folder, tensors.file_name(name)), allow_pickle=False)
-                   for name in self.args.outputs]
-        self.ready["error"] = clock.relative_error(got, want)
-        if not self.ready["error"] <= tolerance:
-            raise Failure("out of tolerance")
-
-    def measure(self, ms):
-        out = json.loads(self.run(["--bench", "--bench-ms", str(ms)], MEASURE_LIMIT))
-        self.ready.setdefault("kernels", out.get("kernels"))
-        self.ready["versions"] = "runtime %s, cuDNN %s, cuBLAS %s, driver %s" % tuple(
-            out.get(k, "-") for k in ("runtime", "cudnn", "cublas", "driver"))
-        return out
-
-    def stop(self):
-        pass
-
-
-class Same:
-    """Derivation makes no difference: there is no second program to measure."""
-
-    system = "base"
-    ready = {"note": "the same program"}
-
-
-class Peer:
-    def __init__(self, args, system):
-        self.system = system
-        self.args = args
-        self.ready = {}
-        self.process = None
-
-    def start(self, reference, tolerance):
-        left(self.args, self.args.setup)
-        command = [sys.executable, os.path.join(HERE, "peer.py"), "--system", self.system,
-                   "--graph", self.args.graph, "--weights", self.args.weights, "--reference",
-                   reference, "--precision", self.args.precision, "--device", self.args.device,
-                   "--sets", str(self.args.sets)]
-        if self.args.device == "cpu":
-            command += ["--mode", "default"]
-        log = open(os.path.join(self.args.work, self.system + ".log"), "wb")
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=log)
-        log.close()
-        self.ready = self.answer(self.args.setup)
-        if self.ready["status"] != "ok":
-            raise Failure(self.ready["note"])
-
-    def answer(self, limit):
-        """The next line; the process prints each in one piece."""
-        if not select.select([self.process.stdout], [], [], left(self.args, limit))[0]:
-            left(self.args, limit)
-            raise Failure("more than %d seconds" % limit)
-        line = self.process.stdout.readline()
-        if not line:
-            with open(os.path.join(self.args.work, self.system + ".log"), "rb") as f:
-                words = f.read().decode(errors="replace").strip().split("\n")
-            raise Failure("ended: %s" % words[-1][:150])
-        return json.loads(line)
-
-    def measure(self, ms):
-        self.process.stdin.write(b"measure %g\n" % ms)
-        self.process.stdin.flush()
-        return self.answer(MEASURE_LIMIT)
-
-    def stop(self):
-        if self.process is None:
-            return
-        try:
-            self.process.stdin.close()
-            self.process.wait(20)
-        except (OSError, subprocess.TimeoutExpired):
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-
-
 def field(v):
     if v is None or v == "":
         return "-"
@@ -200,74 +96,97 @@ def row(args, system, status, values):
     return "\t".join(field({**system.ready, **values, **fixed}.get(c)) for c in COLUMNS)
 
 
-def reference(args):
-    """The file of the outputs in float64: what torch makes of the same graph."""
-    path = os.path.join(args.work, "reference.npz")
-    command = [sys.executable, os.path.join(HERE, "peer.py"), "--system", "reference", "--graph",
-               args.graph, "--weights", args.weights, "--reference", path, "--device", args.device]
-    try:
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              timeout=left(args, args.setup))
-    except subprocess.TimeoutExpired:
-        left(args, args.setup)
-        raise Failure("no reference: more than %d seconds" % args.setup) from None
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").strip().split("\n")
-        raise Failure("no reference: %s" % words[-1][:200])
+def tell(*words):
+    print(*words, flush=True)
+
+
+def reference(args, peer):
+    """The file of the outputs in float64: what torch makes of the same graph. Precisions share
+    it."""
+    path = os.path.join(args.work, "reference.%s.npz" % args.id.replace("/", "_"))
+    key = args.graph, args.weights
+    if key in args.references:
+        peer.times = {}
+        return args.references[key]
+    peer.load(args, path)
     return path
 
 
-CROWDED = ("out of memory", "RESOURCE_EXHAUSTED")
-
-
-def open_systems(args, path, rows):
-    """(systems that run and agree with the reference, names of peers that found no memory); a row
-    for each of the others."""
-    with np.load(path) as file:
-        want = [file[k] for k in sorted(file.files, key=int)]
-    systems = [Program(args, "ours", args.ours)]
-    systems += [Program(args, "base", args.base)] if args.base else []
-    systems += [Peer(args, name) for name in args.peers.split(",") if name]
-    running, crowded = [], []
-    if not args.base:
-        rows.append(row(args, Same(), "same", {}))
-    for system in systems:
+def start_programs(args, want, rows):
+    """Our programs that run and agree with the reference."""
+    running = []
+    for name, path in (("ours", args.ours), ("base", args.base)):
+        if not path:
+            continue
+        system = Program(args, name, path)
+        wide = args.winograd and args.precision == "fp32"
         try:
-            own = isinstance(system, Program)
-            wide = own and args.winograd and args.precision == "fp32"
-            tolerance = WINOGRAD if wide else TOLERANCE[args.precision]
-            system.start(want if own else path, tolerance)
+            system.start(want, WINOGRAD if wide else TOLERANCE[args.precision])
             running.append(system)
         except (Failure, OSError, ValueError) as problem:
-            system.stop()
             system.ready["note"] = str(problem)
-            if len(running) > 1 and any(words in str(problem) for words in CROWDED):
-                crowded.append(system.system)
-            else:
-                rows.append(row(args, system, "failed", {}))
-        print("%s %s: %s" % (args.model, system.system, system.ready), flush=True)
-    return running, crowded
+            rows.append(row(args, system, "failed", {}))
+    if not args.base:
+        rows.append(row(args, Same(), "same", {}))
+    return running
+
+
+def open_systems(args, peers, rows):
+    """(systems that run and agree with the reference, peers that found no memory, the reference); a
+    row for each of the others. Peers load and compile while the reference is made."""
+    source = args.source
+    path = reference(args, source)
+    for peer in peers:
+        peer.load(args, path)
+    settle(args, [source] + peers, source)
+    if source.problem:
+        raise Failure("no reference: %s" % source.problem)
+    args.references[args.graph, args.weights] = path
+    with np.load(path) as file:
+        want = [file[k] for k in sorted(file.files, key=int)]
+    begin = time.monotonic()
+    running, crowded = start_programs(args, want, rows), []
+    for peer in peers:
+        peer.until += time.monotonic() - begin      # nobody else had the GPU
+    settle(args, peers)
+    for peer in peers:
+        if peer.problem is None:
+            running.append(peer)
+        elif len(running) > 1 and any(words in peer.problem for words in CROWDED):
+            crowded.append(peer)
+        else:
+            rows.append(row(args, peer, "failed", {}))
+    for system in [source] + running + crowded:
+        print("%s %s: %s" % (args.id, system.system, system.ready), file=sys.stderr, flush=True)
+    return running, crowded, path
 
 
 def alone(args, ours, peer, path, first, rows):
     """Rounds of our program and one peer."""
     try:
-        # Its convolutions may be Winograd's too.
-        peer.start(path, WINOGRAD if args.precision == "fp32" else TOLERANCE[args.precision])
+        peer.load(args, path)
+        settle(args, [peer])
+        if peer.problem is not None:
+            raise Failure(peer.problem)
         rounds(args, [ours, peer], rows, first)
     except (Failure, OSError, ValueError) as problem:
         peer.ready["note"] = str(problem)
         rows.append(row(args, peer, "failed", {}))
     finally:
-        peer.stop()
+        peer.drop()
 
 
 def rounds(args, running, rows, first=1):
+    longest = 0
     for number in range(first, first + args.rounds):
-        whole = len(rows)
+        whole, begin = len(rows), time.monotonic()
+        if number > first and begin + longest > args.fair:
+            args.stopped = True         # the other contests' time
+            return
         for turn, system in enumerate(running + running[::-1]):
             if system.ready.get("gone"):
                 continue
+            one = time.monotonic()
             try:
                 rows.append(row(args, system, "ok", {**sound(system.measure(args.bench_ms)),
                                                      "round": number, "turn": turn}))
@@ -277,62 +196,125 @@ def rounds(args, running, rows, first=1):
             except (Failure, OSError, ValueError) as problem:
                 system.ready.update(gone=True, note=str(problem))
                 rows.append(row(args, system, "failed", {}))
+            system.times["rounds"] = system.times.get("rounds", 0) + time.monotonic() - one
+        longest = max(longest, time.monotonic() - begin)
+        args.seen.append(longest)
         write(args, rows)
+
+
+def round_seconds(args):
+    """What a round takes, of what was measured before."""
+    return max(args.seen[-3:], default=ROUND)
+
+
+def start_seconds(running):
+    """What the slowest process took to start, if one was started for this contest."""
+    return max(s.times.get("import", 0) + s.times.get("context", 0) for s in running) \
+        if running else 0
+
+
+def contest(args, peers):
+    """One contest: (exit code, words)."""
+    rows, systems = [], [args.source] + peers
+    end, now = args.end, time.monotonic()
+    args.end = min(now + READY * (end - now), max(now + LEAST, end - 1.2 * round_seconds(args)))
+    try:
+        with open(args.graph, encoding="utf-8") as f:
+            args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
+        running, crowded, path = open_systems(args, peers, rows)
+        systems = [args.source] + running + [p for p in peers if p not in running]
+        args.end = end
+        args.fair += (1 - 1 / args.fresh) * start_seconds(running)      # all contests' time
+        rounds(args, running, rows)
+        ours = [system for system in running if system.system == "ours"]
+        if crowded and ours:
+            for peer in peers:
+                peer.drop()
+            for number, peer in enumerate(crowded, 1):
+                alone(args, ours[0], peer, path, 1 + number * args.rounds, rows)
+    except (Failure, graphs.Unsupported, OSError, ValueError) as problem:
+        for peer in peers:
+            if not peer.settled:        # it would answer in the middle of the next one
+                peer.stop()
+        return (STOPPED if args.stopped else 1), str(problem)
+    finally:
+        for system in systems:
+            seconds = ["%.1f" % system.times.get(t, 0) for t in TIMES]
+            tell("time", args.id, system.system, *seconds)
+    write(args, rows)
+    if args.stopped:
+        return STOPPED, "out of time"
+    good = any("\tours\t" in r and "\tok\t" in r for r in rows)
+    return (0, "") if good else (1, "ours was not measured")
+
+
+def read_list(options):
+    """The contests of the list, each with the run's options."""
+    found = []
+    with open(options.list, encoding="utf-8") as f:
+        for line in f:
+            values = line.rstrip("\n").split("\t")
+            if len(values) != len(FIELDS):
+                raise SystemExit("%s: a line with %d fields, not %d" %
+                                 (options.list, len(values), len(FIELDS)))
+            fields = {k: "" if v == "-" else v for k, v in zip(FIELDS, values)}
+            if fields["precision"] not in TOLERANCE:
+                raise SystemExit("%s: no precision '%s'" % (options.list, fields["precision"]))
+            found.append(types.SimpleNamespace(**{**vars(options), **fields}))
+    return found
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for name in ("out", "model", "graph", "weights", "ours"):
-        parser.add_argument("--" + name, required=True)
-    parser.add_argument("--base")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--precision", default="fp32", choices=sorted(TOLERANCE))
+    parser.add_argument("--list", required=True)
     parser.add_argument("--peers", default="eager,compile,jax")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bench-ms", type=float, default=20)
     parser.add_argument("--sets", type=int, default=clock.SETS)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--compile-mode", default="max-autotune-no-cudagraphs",
+                        help="of torch.compile; default compiles much quicker")
     parser.add_argument("--work")
     parser.add_argument("--deadline", type=float, default=math.inf, help="seconds")
     parser.add_argument("--setup", type=float, default=1800, help="seconds until a system is ready")
-    parser.add_argument("--winograd", action="store_true",
-                        help="ours has basis changes with four points a tile")
-    parser.add_argument("--note", default="", help="words about our program, for its rows")
     return parser.parse_args()
+
+
+def run(options, folder):
+    options.work = options.work or folder
+    os.makedirs(options.work, exist_ok=True)
+    contests = read_list(options)
+    options.end = time.monotonic() + options.deadline
+    peers = [Peer(options, name) for name in options.peers.split(",") if name]
+    options.source, options.references, options.seen = Peer(options, "reference"), {}, []
+    codes = []
+    try:
+        for number, args in enumerate(contests):
+            now = time.monotonic()
+            if number and options.end - now < LEAST + round_seconds(options):
+                codes.append(STOPPED)
+                break
+            args.fresh = max(1, sum(not other.again for other in contests[number:]))
+            args.end, args.stopped = options.end, False
+            args.source, args.references, args.seen = (
+                options.source, options.references, options.seen)
+            args.fair = math.inf if args.again else now + (options.end - now) / args.fresh
+            tell("begin", args.id)
+            code, words = contest(args, peers)
+            codes.append(code)
+            tell("end", args.id, code, words)
+    finally:
+        for peer in peers + [options.source]:
+            peer.stop()
+    return STOPPED if STOPPED in codes else max(codes, default=0)
 
 
 def main():
     if sys.argv[1:] == ["--columns"]:
         print("\t".join(COLUMNS))
         return 0
-    args = parse()
-    with open(args.graph, encoding="utf-8") as f:
-        args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
-    args.begin, args.opening, args.stopped = time.monotonic(), True, False
-    rows, running = [], []
     with tempfile.TemporaryDirectory() as folder:
-        args.work = args.work or folder
-        os.makedirs(args.work, exist_ok=True)
-        try:
-            path = reference(args)
-            running, crowded = open_systems(args, path, rows)
-            args.opening = False
-            rounds(args, running, rows)
-            ours = [system for system in running if system.system == "ours"]
-            while running:
-                running.pop().stop()
-            for number, name in enumerate(crowded if ours else (), 1):
-                alone(args, ours[0], Peer(args, name), path, 1 + number * args.rounds, rows)
-        except (Failure, graphs.Unsupported) as problem:
-            print("%s: %s" % (args.model, problem), file=sys.stderr)
-            return STOPPED if args.stopped else 1
-        finally:
-            for system in running:
-                system.stop()
-    write(args, rows)
-    if args.stopped:
-        return STOPPED
-    return 0 if any("\tours\t" in r and "\tok\t" in r for r in rows) else 1
+        return run(parse(), folder)
 
 
 if __name__ == "__main__":

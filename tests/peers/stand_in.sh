@@ -134,33 +134,37 @@ play_program() {
     fi
 }
 
-# bench/peers/rounds.py: one round of everybody.
+# bench/peers/rounds.py: one round of everybody in each contest of the list.
 play_rounds() {
-    local out= model= batch= precision= columns=18
+    local list= line id model batch precision out columns=18
     while [ $# -gt 0 ]; do
-        case $1 in
-        --out) out=$2 ;;
-        --model) model=$2 ;;
-        --batch) batch=$2 ;;
-        --precision) precision=$2 ;;
-        esac
+        case $1 in --list) list=$2 ;; esac
         shift
     done
-    misbehave peers
+    while IFS=$'\t' read -r id model batch precision line; do
+        out=${line##*$'\t'}
+        echo "contest $id ${line//$'\t'/ }" >> "$PLAYED"
+        echo "begin $id"
+        misbehave peers
+        play_contest > "$out"
+        echo "time $id eager 1.0 2.0 0.0 0.0 3.0 0.0 0.0 0.0 4.0"
+        if faulty peers-time; then echo "end $id 75 out of time"; else echo "end $id 0 "; fi
+    done < "$list"
+    ! faulty peers-time || exit 75
+}
+
+play_contest() {
     row() { # SYSTEM STATUS TURN US NOTE
         printf '%s\t%s\t%s\t%s\tv\t%s\t1\t%s\t%s\t9\t9\t9\t3\t1e-7\t1\t1\tx\t%s\n' "$model" \
             "$batch" "$precision" "$1" "$2" "$3" "$4" "$5"
     }
-    {
-        row ours ok 0 10 -
-        row eager ok 1 20 -
-        if faulty peers-cut; then printf 'cases/conv3x3\t1\tfp'; else
-            row eager ok 2 20 -
-            row ours ok 3 10 -
-            ! faulty peers-one || row compile failed - - 'no compiler'
-        fi
-    } > "$out"
-    ! faulty peers-time || exit 75
+    row ours ok 0 10 -
+    row eager ok 1 20 -
+    if faulty peers-cut; then printf 'cases/conv3x3\t1\tfp'; else
+        row eager ok 2 20 -
+        row ours ok 3 10 -
+        ! faulty peers-one || row compile failed - - 'no compiler'
+    fi
 }
 
 case $me in
@@ -171,8 +175,8 @@ compute-sanitizer)
     echo '========= ERROR SUMMARY: 0 errors' ;;
 python3)
     case "$*" in
-    *'import numpy, torch') ! faulty torch && exit 0; exit 1 ;;
-    *'import jax') exit 0 ;;
+    *'find_spec'*' torch') ! faulty torch && exit 0; exit 1 ;;
+    *'find_spec'*' jax' | *'import jax' | *'import torch'*) exit 0 ;;
     bench/peers/rounds.py\ *)
         echo "rounds $*" >> "$PLAYED"
         shift

@@ -101,6 +101,7 @@ has h200.tsv '^h200\tgemm f32 [^\t]+\t\d+\t3\teinnet'
 has bench.jsonl '"program": "cases/tiny_costs", "status": "ok"'
 has check.tsv '^cases/tiny_fp16\tok\t1e-07\t'
 has peers.tsv '^cases/tiny\t1\tfp16\teager\t'
+has peers_times.tsv '^cases/tiny_n1_fp16\teager\t1.0\t2.0\t'
 has sanitize.tsv '^cases/tiny_small\tracecheck\t'
 has limits.tsv '^sgemm_tflops'
 has steps.tsv '^cases/tiny\t1\t2.50\t[0-9.]+\ty\t\S'
@@ -155,11 +156,11 @@ has check.tsv '^cases/tiny_tf32\t'
 
 what='convolutions of the library'
 gpu 0 "$what: none" --phase build --phase peers
-played 0 '^rounds .* --winograd'
+played 0 '^contest .* yes - '
 sed -i 's/^#include <cuda_runtime.h>/&\n#include <cudnn.h>/' \
     "$work"/tree/build/gpu/cases/tiny_fp16*.cu
 gpu 0 "$what" --phase build --phase peers
-played 1 '^rounds .* --precision fp16 .* --winograd'
+played 1 '^contest cases/tiny_n1_fp16 .* yes - '
 
 what='another GPU'
 GPU='NVIDIA H100'

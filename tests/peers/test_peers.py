@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 import numpy as np
@@ -33,6 +34,7 @@ import lower  # noqa: E402
 import numpy_ops  # noqa: E402
 import report  # noqa: E402
 import rounds  # noqa: E402
+import systems  # noqa: E402
 import tensors  # noqa: E402
 import work  # noqa: E402
 from compare import compare  # noqa: E402
@@ -291,11 +293,18 @@ def test_clock():
 
 class FakePeer:
     def __init__(self, system, log, times):
-        self.system, self.log, self.times, self.ready = system, log, times, {}
+        self.system, self.log, self.due, self.ready, self.times = system, log, times, {}, {}
+        self.settled, self.problem = True, None
+
+    def load(self, args, reference):
+        pass
+
+    def drop(self):
+        self.log.append("drop")
 
     def measure(self, ms):
         self.log.append(self.system)
-        time = self.times.pop(0)
+        time = self.due.pop(0)
         if time is None:
             raise rounds.Failure("gone")
         if time == "late":
@@ -306,26 +315,30 @@ class FakePeer:
 
 def test_rounds(folder):
     args = types.SimpleNamespace(model="m", batch=1, precision="fp32", rounds=2, bench_ms=1,
-                                 out=os.path.join(folder, "written.tsv"))
+                                 out=os.path.join(folder, "written.tsv"), fair=math.inf, seen=[],
+                                 stopped=False, end=math.inf)
     log, rows = [], []
-    systems = [FakePeer("ours", log, [10.0, 10.5, 10.0, 10.0]),
-               FakePeer("eager", log, [20.0, 21.0, 20.0, 20.0]),
-               FakePeer("jax", log, [5.0, None])]
-    rounds.rounds(args, systems, rows)
+    who = [FakePeer("ours", log, [10.0, 10.5, 10.0, 10.0]),
+           FakePeer("eager", log, [20.0, 21.0, 20.0, 20.0]),
+           FakePeer("jax", log, [5.0, None])]
+    rounds.rounds(args, who, rows)
     check("order is A B C C B A", log[:6] == ["ours", "eager", "jax", "jax", "eager", "ours"])
     check("who fails is left out", log[6:] == ["ours", "eager", "eager", "ours"], str(log))
     late, kept = FakePeer("ours", [], [1.0, 1.0, 1.0, "late"]), []
     rounds.rounds(args, [late], kept)
     check("half a round is dropped", len(kept) == 2 and not late.ready, kept)
+    args.fair, ours, kept = 0, FakePeer("ours", [], [1.0] * 4), []
+    rounds.rounds(args, [ours], kept)
+    check("one round, then the others' time", len(kept) == 2 and args.stopped, kept)
+    args.fair, args.stopped = math.inf, False
     late, kept = FakePeer("ours", [], [1.0, math.nan]), []
     rounds.rounds(args, [late], kept)
     check("a time that is none fails", [r.split("\t")[5] for r in kept] == ["ok", "failed"], kept)
     alone = FakePeer("compile", log, [9.0, 9.0, 9.0, 9.0])
-    alone.start, alone.stop = lambda path, limit: None, lambda: log.append("stop")
-    systems[0].times = [10.0, 10.0, 10.0, 10.0]
-    rounds.alone(args, systems[0], alone, "R", 3, rows)
+    who[0].due = [10.0, 10.0, 10.0, 10.0]
+    rounds.alone(args, who[0], alone, "R", 3, rows)
     check("who found no memory has rounds of its own", log[10:] ==
-          ["ours", "compile", "compile", "ours"] * 2 + ["stop"], log[10:])
+          ["ours", "compile", "compile", "ours"] * 2 + ["drop"], log[10:])
     file = os.path.join(folder, "rows.tsv")
     with open(file, "w", encoding="utf-8") as f:
         f.write("\n".join(["\t".join(rounds.COLUMNS)] + rows) + "\n")
@@ -340,8 +353,8 @@ def test_rounds(folder):
 
 def test_program(folder):
     """An emitted program that fails, answers wrongly or hangs is a failure with its reason."""
-    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1, note="", begin=0,
-                                 deadline=math.inf, opening=False, stopped=False)
+    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1, note="",
+                                 end=math.inf, stopped=False)
 
     def program(text):
         path = os.path.join(folder, "program.sh")
@@ -369,6 +382,124 @@ def test_program(folder):
     check("it may not hang", problem(
         lambda: program("exec sleep 5\n").start([values], 1)) == "more than 1 seconds")
     check("what it prints is JSON", problem(lambda: program("echo no\n").measure(1)) is not None)
+
+
+# A peer whose contests are named by what happens in them: each word of "graph" in turn.
+FAKE_PEER = """import json, os, sys, time
+def say(status, **more):
+    print(json.dumps({"status": status, **more}), flush=True)
+flags = sys.argv[sys.argv.index("--flags") + 1]
+system = sys.argv[sys.argv.index("--system") + 1]
+log = open(__file__ + ".log", "a", buffering=1)
+log.write("start %s %s\\n" % (system, "strict" if "--no-tf32" in sys.argv else "free"))
+if system == "jax" and flags == "0":
+    sys.exit("unknown flag")
+if system == "absent":
+    sys.exit("no module")
+say("hello", times={"import": 1.5})
+for line in sys.stdin:
+    command = json.loads(line)
+    if command["do"] != "load":
+        say("dropped") if command["do"] == "drop" else say("ok", median_us=command["ms"])
+        continue
+    for word in command["graph"].split():
+        log.write("%s %s\\n" % (system, word))
+        if word == "gpu":
+            say("gpu")
+            sys.stdin.readline()
+            log.write("%s has\\n" % system)
+        elif word == "free":
+            say("free")
+        elif word == "sleep":
+            time.sleep(0.3)
+        elif word == "hang":
+            time.sleep(60)
+        elif word == "crash":
+            sys.exit("it broke")
+        elif word == "refuse":
+            say("failed", note="a reason")
+            sys.exit(1)
+    say("ok", variant=system, times={"load": 0.5})
+"""
+
+
+class PeersBeside:
+    """Peers played by FAKE_PEER, and what happened, in order."""
+
+    def __init__(self, folder, names):
+        systems.PEER = os.path.join(folder, "fake_peer.py")
+        self.log = systems.PEER + ".log"
+        with open(systems.PEER, "w", encoding="utf-8") as f:
+            f.write(FAKE_PEER)
+        options = self.contest("", folder=folder)
+        self.options = options
+        self.peers = [systems.Peer(options, name) for name in names]
+
+    def contest(self, words, precision="fp32", setup=30, end=math.inf, folder=None):
+        return types.SimpleNamespace(
+            work=folder or self.options.work, device="cpu", compile_mode="default", setup=setup,
+            end=end, stopped=False, precision=precision, graph=words, weights="W", sets=1)
+
+    def settle(self, words, **more):
+        """One contest; words of all peers, or of each. Gives what happened, and the problems."""
+        with open(self.log, "w", encoding="utf-8"):
+            pass
+        words = [words] * len(self.peers) if isinstance(words, str) else words
+        contests = [self.contest(one, **more) for one in words]
+        for peer, args in zip(self.peers, contests):
+            peer.load(args, "R")
+        systems.settle(contests[0], self.peers)
+        with open(self.log, encoding="utf-8") as f:
+            return f.read().split("\n")[:-1], [peer.problem for peer in self.peers]
+
+    def stop(self):
+        for peer in self.peers:
+            peer.stop()
+
+
+def test_settle(folder):
+    """Peers stay, have the GPU one at a time, and lose only the contest that they fail."""
+    path, both = systems.PEER, None
+    try:
+        both = PeersBeside(folder, ["eager", "compile"])
+        happened, problems = both.settle("gpu sleep")
+        check("both are ready", problems == [None, None] and "start eager strict" in happened,
+              happened)
+        has = [line.split()[0] for line in happened if line.endswith(("has", "sleep"))]
+        check("one at a time has the GPU", has[0] == has[1] != has[2] == has[3], happened)
+        check("times are kept", both.peers[0].times == {"import": 1.5, "load": 0.5})
+        happened, problems = both.settle(["gpu free sleep sleep", "sleep gpu"])
+        check("who frees it does not keep others waiting", problems == [None, None] and
+              happened[-1] == "compile has" or happened.index("compile has") >
+              happened.index("eager has"), happened)
+        check("nobody starts again", not any("start" in line for line in happened), happened)
+        check("it is measured", both.peers[1].measure(7) == {"status": "ok", "median_us": 7})
+        happened, problems = both.settle(["gpu hang", "gpu"], setup=1)
+        check("who takes too long is left out", problems == ["out of time", None] and
+              not both.peers[0].args.stopped, problems)
+        happened, problems = both.settle(["gpu sleep sleep sleep sleep sleep", "gpu"], setup=1.7)
+        check("a wait for the GPU is not its own time", problems == [None, None] and
+              "start eager strict" in happened, problems)
+        happened, problems = both.settle(["crash", "refuse"])
+        check("who fails says why", problems == ["ended: it broke", "a reason"], problems)
+        happened, problems = both.settle("gpu", precision="tf32")
+        check("TF32 needs another process", problems == [None, None] and
+              sorted(happened)[-2:] == ["start compile free", "start eager free"], happened)
+        check("FP16 does not", not any("start" in line for line in
+                                       both.settle("gpu", precision="fp16")[0]))
+        happened, problems = both.settle("hang", end=time.monotonic() + 0.5)
+        check("the end ends all", problems == ["out of time"] * 2 and both.peers[0].args.stopped)
+        both.stop()
+        both = PeersBeside(folder, ["jax", "absent"])
+        happened, problems = both.settle("gpu")
+        check("other flags are tried", problems == [None, "ended: no module"], problems)
+        happened, problems = both.settle("gpu")
+        check("who cannot start is not started again", happened == ["jax gpu", "jax has"] and
+              problems == [None, "ended: no module"], happened)
+    finally:
+        systems.PEER = path
+        if both:
+            both.stop()
 
 
 # ---------------------------------------------------------------- report
@@ -430,6 +561,7 @@ def main():
         test_clock()
         test_rounds(folder)
         test_program(folder)
+        test_settle(folder)
         test_report(folder, "--update" in sys.argv[1:])
     absent = [name for name, here in HAS.items() if not here]
     if absent:
