@@ -44,6 +44,8 @@ usage: bash bench/gpu.sh [OPTION]...
   --phase NAME      only this one: device limits emit probe build check bench steps templates
                     peers sanitize report summary; may be repeated
   --only MODEL      only this model (resnet18, cases/conv3x3); may be repeated
+  --scope NAME      only steps of this scope: first, fp32 (all models at their own batch size),
+                    typed or all; default: one after another
   --budget SECONDS  begin no item after this time
   --jobs N          compilers at a time; default: the number of cores
   --arch ARCH       default: the GPU's, or sm_90 where there is none
@@ -82,6 +84,7 @@ name=
 title=
 jobs=$(nproc 2> /dev/null || echo 1)
 scope=all
+one_scope=
 stopped=no
 unfinished=no           # costs are left to measure, or comparisons to end
 finished=0              # items that this run has finished
@@ -101,7 +104,7 @@ bench_limit=90
 
 while [ $# -gt 0 ]; do
     case $1 in
-    --phase | --only | --budget | --jobs | --arch | --gpu | --peers | --rounds | \
+    --phase | --only | --scope | --budget | --jobs | --arch | --gpu | --peers | --rounds | \
         --compile-mode | --setup | --bench-ms)
         [ $# -gt 1 ] || { usage >&2; exit 2; }
         case $1 in
@@ -113,6 +116,11 @@ while [ $# -gt 0 ]; do
             *) echo "gpu.sh: no phase '$2'" >&2; exit 2 ;;
             esac ;;
         --only) only="$only $2" ;;
+        --scope)
+            case $2 in
+            first | fp32 | typed | all) one_scope=$2 ;;
+            *) echo "gpu.sh: no scope '$2'" >&2; exit 2 ;;
+            esac ;;
         --budget) budget=$2 ;;
         --jobs) jobs=$2 ;;
         --arch) arch=$2 ;;
@@ -681,7 +689,7 @@ sanitize_all() {
 # step SCOPE PHASE: a phase of the scope; what is finished then is in $out.
 step() {
     wanted "$2" || return 0
-    [ $stopped = no ] || return 0
+    [ "$1" = "${one_scope:-$1}" ] && [ $stopped = no ] || return 0
     case $2 in
     probe | limits | steps | sanitize) [ $stand_in = no ] || return 0 ;;
     esac
