@@ -26,10 +26,10 @@ def set_precision(precision, thorough):
     torch.backends.cudnn.benchmark_limit = 0 if thorough else 10    # 0: every algorithm
 
 
-def compiled(made, mode):
+def compiled(made, mode, freezing=True):
     """Without graphs of its own: they are recorded here, as everybody's."""
     import torch._inductor.config as config
-    config.freezing = True
+    config.freezing = freezing
     return torch.compile(made, mode=mode, fullgraph=True, dynamic=False)
 
 
@@ -61,7 +61,9 @@ class System:
         network = module(Run, graph, setup.precision, device, "nchw" not in variant)
         self.cuda = device == "cuda"
         self.inputs = [[torch.from_numpy(np.asarray(a)).to(device) for a in one] for one in inputs]
-        self.function = compiled(network, mode) if mode else network
+        self.function = network
+        if mode:
+            self.function = compiled(network, mode, "unfrozen" not in variant)
         self.graphs = []
         self.next = 0
         self.note = ""
