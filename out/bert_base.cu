@@ -8,92 +8,92 @@
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
 // memory    arena 8064 kB (workspace 3510 kB of it), constants 325 MB, peak in create 596 MB
-// plan      85 steps, 775.3 us estimated; 875.9 us without derivation
+// plan      85 steps, 837.7 us estimated; 1000.7 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, summation splitting 24, norm taken into the product 23
-//    15.7 us est. a.0.v.split.merged       k_product_20a28084, in 3 parts
+//    17.0 us est. a.0.v.split.merged       k_product_20a28084, in 3 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     5.3 us est. a.0.p.parts              k_product_442843ce
+//     6.6 us est. a.0.p.parts              k_product_442843ce
 //     2.0 us est. r.0                      k_reduce_5a20f620
-//    18.7 us est. g.0                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.0.p.parts              k_product_6e960c2d
+//    20.0 us est. g.0                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.0.p.parts              k_product_6e960c2d
 //     2.5 us est. s.0                      k_reduce_72201f6e
-//    15.9 us est. a.1.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.1.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     5.3 us est. a.1.p.parts              k_product_442843ce
+//     6.6 us est. a.1.p.parts              k_product_442843ce
 //     2.0 us est. r.1                      k_reduce_5a20f620
-//    18.7 us est. g.1                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.1.p.parts              k_product_6e960c2d
+//    20.0 us est. g.1                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.1.p.parts              k_product_6e960c2d
 //     2.5 us est. s.1                      k_reduce_72201f6e
-//    15.9 us est. a.2.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.2.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     5.3 us est. a.2.p.parts              k_product_442843ce
+//     6.6 us est. a.2.p.parts              k_product_442843ce
 //     2.0 us est. r.2                      k_reduce_5a20f620
-//    18.7 us est. g.2                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.2.p.parts              k_product_6e960c2d
+//    20.0 us est. g.2                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.2.p.parts              k_product_6e960c2d
 //     2.5 us est. s.2                      k_reduce_72201f6e
-//    15.9 us est. a.3.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.3.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     5.3 us est. a.3.p.parts              k_product_442843ce
+//     6.6 us est. a.3.p.parts              k_product_442843ce
 //     2.0 us est. r.3                      k_reduce_5a20f620
-//    18.7 us est. g.3                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.3.p.parts              k_product_6e960c2d
+//    20.0 us est. g.3                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.3.p.parts              k_product_6e960c2d
 //     2.5 us est. s.3                      k_reduce_72201f6e
-//    15.9 us est. a.4.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.4.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     5.3 us est. a.4.p.parts              k_product_442843ce
+//     6.6 us est. a.4.p.parts              k_product_442843ce
 //     2.0 us est. r.4                      k_reduce_5a20f620
-//    18.7 us est. g.4                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.4.p.parts              k_product_6e960c2d
+//    20.0 us est. g.4                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.4.p.parts              k_product_6e960c2d
 //     2.5 us est. s.4                      k_reduce_72201f6e
-//    15.9 us est. a.5.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.5.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     5.3 us est. a.5.p.parts              k_product_442843ce
+//     6.6 us est. a.5.p.parts              k_product_442843ce
 //     2.0 us est. r.5                      k_reduce_5a20f620
-//    18.7 us est. g.5                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.5.p.parts              k_product_6e960c2d
+//    20.0 us est. g.5                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.5.p.parts              k_product_6e960c2d
 //     2.5 us est. s.5                      k_reduce_72201f6e
-//    15.9 us est. a.6.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.6.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     5.3 us est. a.6.p.parts              k_product_442843ce
+//     6.6 us est. a.6.p.parts              k_product_442843ce
 //     2.0 us est. r.6                      k_reduce_5a20f620
-//    18.7 us est. g.6                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.6.p.parts              k_product_6e960c2d
+//    20.0 us est. g.6                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.6.p.parts              k_product_6e960c2d
 //     2.5 us est. s.6                      k_reduce_72201f6e
-//    15.9 us est. a.7.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.7.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     5.3 us est. a.7.p.parts              k_product_442843ce
+//     6.6 us est. a.7.p.parts              k_product_442843ce
 //     2.0 us est. r.7                      k_reduce_5a20f620
-//    18.7 us est. g.7                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.7.p.parts              k_product_6e960c2d
+//    20.0 us est. g.7                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.7.p.parts              k_product_6e960c2d
 //     2.5 us est. s.7                      k_reduce_72201f6e
-//    15.9 us est. a.8.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.8.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     5.3 us est. a.8.p.parts              k_product_442843ce
+//     6.6 us est. a.8.p.parts              k_product_442843ce
 //     2.0 us est. r.8                      k_reduce_5a20f620
-//    18.7 us est. g.8                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.8.p.parts              k_product_6e960c2d
+//    20.0 us est. g.8                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.8.p.parts              k_product_6e960c2d
 //     2.5 us est. s.8                      k_reduce_72201f6e
-//    15.9 us est. a.9.v.split.merged       k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.9.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     5.3 us est. a.9.p.parts              k_product_442843ce
+//     6.6 us est. a.9.p.parts              k_product_442843ce
 //     2.0 us est. r.9                      k_reduce_5a20f620
-//    18.7 us est. g.9                      k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.9.p.parts              k_product_6e960c2d
+//    20.0 us est. g.9                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.9.p.parts              k_product_6e960c2d
 //     2.5 us est. s.9                      k_reduce_72201f6e
-//    15.9 us est. a.10.v.split.merged      k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.10.v.split.merged      k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     5.3 us est. a.10.p.parts             k_product_442843ce
+//     6.6 us est. a.10.p.parts             k_product_442843ce
 //     2.0 us est. r.10                     k_reduce_5a20f620
-//    18.7 us est. g.10                     k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.10.p.parts             k_product_6e960c2d
+//    20.0 us est. g.10                     k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.10.p.parts             k_product_6e960c2d
 //     2.5 us est. s.10                     k_reduce_72201f6e
-//    15.9 us est. a.11.v.split.merged      k_product_4c8957ce, in 3 parts
+//    17.2 us est. a.11.v.split.merged      k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     5.3 us est. a.11.p.parts             k_product_442843ce
+//     6.6 us est. a.11.p.parts             k_product_442843ce
 //     2.0 us est. r.11                     k_reduce_5a20f620
-//    18.7 us est. g.11                     k_product_fdc7be71, in 2 parts
-//    15.2 us est. b.11.p.parts             k_product_6e960c2d
+//    20.0 us est. g.11                     k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.11.p.parts             k_product_6e960c2d
 //     2.5 us est. s.11                     k_reduce_72201f6e
 //     2.0 us est. y                        k_row_f1d9b66f
 
@@ -2558,68 +2558,68 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_20a28084, "a.0.v.split.merged", 108, 256, stream, v_x,
+    CALL(launch(m, ALONE, k_product_20a28084, "a.0.v.split.merged", 108, 256, stream, v_x,
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.0.p.parts", 128, 256, stream, v_a_0_c, v_a_0_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.0.p.parts", 128, 256, stream, v_a_0_c, v_a_0_w,
         v_a_0_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.0", 384, 64, stream, v_a_0_p_parts, v_x, v_a_0_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.0", 384, 64, stream, v_a_0_p_parts, v_x, v_a_0_b,
         v_r_0));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
         (float4 *)v_workspace, v_arrived + 36));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.0.p.parts", 128, 256, stream, v_g_0, v_b_0_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.0.p.parts", 128, 256, stream, v_g_0, v_b_0_w,
         v_b_0_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
         v_s_0));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
         v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 100));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.1.p.parts", 128, 256, stream, v_a_1_c, v_a_1_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.1.p.parts", 128, 256, stream, v_a_1_c, v_a_1_w,
         v_a_1_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.1", 384, 64, stream, v_a_1_p_parts, v_h_0, v_a_1_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.1", 384, 64, stream, v_a_1_p_parts, v_h_0, v_a_1_b,
         v_r_1));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
         (float4 *)v_workspace, v_arrived + 136));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.1.p.parts", 128, 256, stream, v_g_1, v_b_1_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.1.p.parts", 128, 256, stream, v_g_1, v_b_1_w,
         v_b_1_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
         v_s_1));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
         v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 200));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.2.p.parts", 128, 256, stream, v_a_2_c, v_a_2_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.2.p.parts", 128, 256, stream, v_a_2_c, v_a_2_w,
         v_a_2_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.2", 384, 64, stream, v_a_2_p_parts, v_h_1, v_a_2_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.2", 384, 64, stream, v_a_2_p_parts, v_h_1, v_a_2_b,
         v_r_2));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
         (float4 *)v_workspace, v_arrived + 236));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.2.p.parts", 128, 256, stream, v_g_2, v_b_2_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.2.p.parts", 128, 256, stream, v_g_2, v_b_2_w,
         v_b_2_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
         v_s_2));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
         v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 300));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.3.p.parts", 128, 256, stream, v_a_3_c, v_a_3_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.3.p.parts", 128, 256, stream, v_a_3_c, v_a_3_w,
         v_a_3_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.3", 384, 64, stream, v_a_3_p_parts, v_h_2, v_a_3_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.3", 384, 64, stream, v_a_3_p_parts, v_h_2, v_a_3_b,
         v_r_3));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
         (float4 *)v_workspace, v_arrived + 336));
     return 0;
@@ -2629,55 +2629,55 @@ static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *con
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.3.p.parts", 128, 256, stream, v_g_3, v_b_3_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.3.p.parts", 128, 256, stream, v_g_3, v_b_3_w,
         v_b_3_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
         v_s_3));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
         v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 400));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.4.p.parts", 128, 256, stream, v_a_4_c, v_a_4_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.4.p.parts", 128, 256, stream, v_a_4_c, v_a_4_w,
         v_a_4_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.4", 384, 64, stream, v_a_4_p_parts, v_h_3, v_a_4_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.4", 384, 64, stream, v_a_4_p_parts, v_h_3, v_a_4_b,
         v_r_4));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
         (float4 *)v_workspace, v_arrived + 436));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.4.p.parts", 128, 256, stream, v_g_4, v_b_4_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.4.p.parts", 128, 256, stream, v_g_4, v_b_4_w,
         v_b_4_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
         v_s_4));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
         v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 500));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.5.p.parts", 128, 256, stream, v_a_5_c, v_a_5_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.5.p.parts", 128, 256, stream, v_a_5_c, v_a_5_w,
         v_a_5_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.5", 384, 64, stream, v_a_5_p_parts, v_h_4, v_a_5_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.5", 384, 64, stream, v_a_5_p_parts, v_h_4, v_a_5_b,
         v_r_5));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
         (float4 *)v_workspace, v_arrived + 536));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.5.p.parts", 128, 256, stream, v_g_5, v_b_5_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.5.p.parts", 128, 256, stream, v_g_5, v_b_5_w,
         v_b_5_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
         v_s_5));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
         v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 600));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.6.p.parts", 128, 256, stream, v_a_6_c, v_a_6_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.6.p.parts", 128, 256, stream, v_a_6_c, v_a_6_w,
         v_a_6_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.6", 384, 64, stream, v_a_6_p_parts, v_h_5, v_a_6_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.6", 384, 64, stream, v_a_6_p_parts, v_h_5, v_a_6_b,
         v_r_6));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
         (float4 *)v_workspace, v_arrived + 636));
     return 0;
@@ -2686,93 +2686,93 @@ static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *con
 static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.6.p.parts", 128, 256, stream, v_g_6, v_b_6_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.6.p.parts", 128, 256, stream, v_g_6, v_b_6_w,
         v_b_6_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.6", 384, 64, stream, v_b_6_p_parts, v_n_6, v_b_6_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.6", 384, 64, stream, v_b_6_p_parts, v_n_6, v_b_6_b,
         v_s_6));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
         v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 700));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.7.p.parts", 128, 256, stream, v_a_7_c, v_a_7_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.7.p.parts", 128, 256, stream, v_a_7_c, v_a_7_w,
         v_a_7_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.7", 384, 64, stream, v_a_7_p_parts, v_h_6, v_a_7_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.7", 384, 64, stream, v_a_7_p_parts, v_h_6, v_a_7_b,
         v_r_7));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
         (float4 *)v_workspace, v_arrived + 736));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.7.p.parts", 128, 256, stream, v_g_7, v_b_7_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.7.p.parts", 128, 256, stream, v_g_7, v_b_7_w,
         v_b_7_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
         v_s_7));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
         v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 800));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.8.p.parts", 128, 256, stream, v_a_8_c, v_a_8_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.8.p.parts", 128, 256, stream, v_a_8_c, v_a_8_w,
         v_a_8_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.8", 384, 64, stream, v_a_8_p_parts, v_h_7, v_a_8_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.8", 384, 64, stream, v_a_8_p_parts, v_h_7, v_a_8_b,
         v_r_8));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
         (float4 *)v_workspace, v_arrived + 836));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.8.p.parts", 128, 256, stream, v_g_8, v_b_8_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.8.p.parts", 128, 256, stream, v_g_8, v_b_8_w,
         v_b_8_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
         v_s_8));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
         v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 900));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.9.p.parts", 128, 256, stream, v_a_9_c, v_a_9_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.9.p.parts", 128, 256, stream, v_a_9_c, v_a_9_w,
         v_a_9_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.9", 384, 64, stream, v_a_9_p_parts, v_h_8, v_a_9_b,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.9", 384, 64, stream, v_a_9_p_parts, v_h_8, v_a_9_b,
         v_r_9));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
         (float4 *)v_workspace, v_arrived + 936));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.9.p.parts", 128, 256, stream, v_g_9, v_b_9_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.9.p.parts", 128, 256, stream, v_g_9, v_b_9_w,
         v_b_9_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
         v_s_9));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
         v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1000));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.10.p.parts", 128, 256, stream, v_a_10_c, v_a_10_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.10.p.parts", 128, 256, stream, v_a_10_c, v_a_10_w,
         v_a_10_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.10", 384, 64, stream, v_a_10_p_parts, v_h_9,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.10", 384, 64, stream, v_a_10_p_parts, v_h_9,
         v_a_10_b, v_r_10));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
         (float4 *)v_workspace, v_arrived + 1036));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.10.p.parts", 128, 256, stream, v_g_10, v_b_10_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.10.p.parts", 128, 256, stream, v_g_10, v_b_10_w,
         v_b_10_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
         v_b_10_b, v_s_10));
-    CALL(launch(m, MIDDLE, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
+    CALL(launch(m, ALONE, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
         v_arrived + 1100));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    CALL(launch(m, MIDDLE, k_product_442843ce, "a.11.p.parts", 128, 256, stream, v_a_11_c, v_a_11_w,
+    CALL(launch(m, FIRST, k_product_442843ce, "a.11.p.parts", 128, 256, stream, v_a_11_c, v_a_11_w,
         v_a_11_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_5a20f620, "r.11", 384, 64, stream, v_a_11_p_parts, v_h_10,
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.11", 384, 64, stream, v_a_11_p_parts, v_h_10,
         v_a_11_b, v_r_11));
-    CALL(launch(m, MIDDLE, k_product_fdc7be71, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
         (float4 *)v_workspace, v_arrived + 1136));
-    CALL(launch(m, MIDDLE, k_product_6e960c2d, "b.11.p.parts", 128, 256, stream, v_g_11, v_b_11_w,
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.11.p.parts", 128, 256, stream, v_g_11, v_b_11_w,
         v_b_11_p_parts));
     CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
         v_b_11_b, v_s_11));

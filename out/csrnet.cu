@@ -8,56 +8,56 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 55 MB (workspace 0 B of it), constants 247 MB, peak in create 364 MB
-// plan      49 steps, 505.5 us estimated; 1160.2 us without derivation
+// plan      49 steps, 526.4 us estimated; 1180.4 us without derivation
 // libraries none
-// by        basis change 31, summation splitting 7, operand re-laid 1
-//     6.5 us est. v1.a                     k_product_1a5529ea
+// by        basis change 31, summation splitting 8
+//     7.8 us est. v1.a                     k_product_1a5529ea
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
-//    22.9 us est. v1.b.c.sum.product       k_product_8cf582b3
+//    24.2 us est. v1.b.c.sum.product       k_product_8cf582b3
 //    11.9 us est. v1.b                     k_basis_75e376ea
 //     4.2 us est. p1                       k_reduce_656cfa8c
 //     3.5 us est. v2.a.c.sum.data          k_basis_b5eccbce
-//    13.0 us est. v2.a.c.sum.product       k_product_bd97d5c9
+//    14.3 us est. v2.a.c.sum.product       k_product_bd97d5c9
 //     5.1 us est. v2.a                     k_basis_bf3ba003
 //     5.6 us est. v2.b.c.sum.data          k_basis_5db56790
-//    24.7 us est. v2.b.c.sum.product       k_product_28d8899b
+//    26.0 us est. v2.b.c.sum.product       k_product_28d8899b
 //     5.1 us est. v2.b                     k_basis_bf3ba003
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
-//    18.7 us est. v3.a.c.sum.product       k_product_6324bf89
+//    20.0 us est. v3.a.c.sum.product       k_product_6324bf89
 //     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
-//    35.4 us est. v3.b.c.sum.product       k_product_1b38f980
+//    36.7 us est. v3.b.c.sum.product       k_product_1b38f980
 //     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
-//    35.4 us est. v3.c.c.sum.product       k_product_1b38f980
+//    36.7 us est. v3.c.c.sum.product       k_product_1b38f980
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
-//    21.6 us est. v4.a.c.sum.product       k_product_a2392353
+//    22.9 us est. v4.a.c.sum.product       k_product_a2392353
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    33.3 us est. v4.b.c.sum.product.parts k_product_8d7f01a1
+//    34.6 us est. v4.b.c.sum.product.parts k_product_8d7f01a1
 //     4.4 us est. v4.b.c.sum.product       k_reduce_bef6aea5
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    33.3 us est. v4.c.c.sum.product.parts k_product_8d7f01a1
+//    34.6 us est. v4.c.c.sum.product.parts k_product_8d7f01a1
 //     4.4 us est. v4.c.c.sum.product       k_reduce_bef6aea5
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
-//    32.5 us est. d1.c.sum.product.parts   k_product_f15489b1
+//    33.8 us est. d1.c.sum.product.parts   k_product_f15489b1
 //     5.3 us est. d1.c.sum.product         k_reduce_b5d6c916
 //     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
-//    32.5 us est. d2.c.sum.product.parts   k_product_f15489b1
+//    33.8 us est. d2.c.sum.product.parts   k_product_f15489b1
 //     5.3 us est. d2.c.sum.product         k_reduce_b5d6c916
 //     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
-//    32.5 us est. d3.c.sum.product.parts   k_product_f15489b1
+//    33.8 us est. d3.c.sum.product.parts   k_product_f15489b1
 //     5.3 us est. d3.c.sum.product         k_reduce_b5d6c916
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    16.9 us est. d4.c.sum.product.parts   k_product_2586d349
+//    18.2 us est. d4.c.sum.product.parts   k_product_2586d349
 //     4.9 us est. d4.c.sum.product         k_reduce_91e6e850
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
-//     8.0 us est. d5.c.sum.product         k_product_3c5346df
+//     9.3 us est. d5.c.sum.product         k_product_3c5346df
 //     1.6 us est. d5.split                 k_basis_c287699e
-//     4.8 us est. d6.c.sum.part            k_product_2b53c2f2
+//     6.1 us est. d6.c.sum.part            k_product_5ac0e812
 //     1.7 us est. d6                       k_reduce_9c246260
 //     1.4 us est. y                        k_reduce_c1049b74
 
@@ -170,27 +170,27 @@ const csrnet_info *csrnet_describe(void);
 #define v_d4_b CONST(24320)
 #define v_d5_k INIT(63553536)
 #define v_d5_b CONST(25344)
-#define v_d6_k INIT(64733184)
-#define v_d6_b CONST(25856)
+#define v_d6_k CONST(25856)
+#define v_d6_b CONST(320768)
 #define v_d5 ARENA(1806336)
 #define v_d5_c_sum_digits ARENA(2359296)
 #define v_d4_c_sum_digits ARENA(0)
 #define v_d3_c_sum_digits ARENA(0)
 #define v_d2_c_sum_digits ARENA(0)
-#define v_d5_c_sum_filter CONST(26112)
-#define v_d4_c_sum_filter CONST(4744704)
-#define v_d3_c_sum_filter CONST(23619072)
-#define v_d2_c_sum_filter CONST(61367808)
-#define v_d1_c_sum_filter CONST(99116544)
-#define v_v4_c_c_sum_filter CONST(136865280)
-#define v_v4_b_c_sum_filter CONST(174614016)
-#define v_v4_a_c_sum_filter CONST(212362752)
-#define v_v3_c_c_sum_filter CONST(231237120)
-#define v_v3_b_c_sum_filter CONST(240674304)
-#define v_v3_a_c_sum_filter CONST(250111488)
-#define v_v2_b_c_sum_filter CONST(254830080)
-#define v_v2_a_c_sum_filter CONST(257189376)
-#define v_v1_b_c_sum_filter CONST(258369024)
+#define v_d5_c_sum_filter CONST(321024)
+#define v_d4_c_sum_filter CONST(5039616)
+#define v_d3_c_sum_filter CONST(23913984)
+#define v_d2_c_sum_filter CONST(61662720)
+#define v_d1_c_sum_filter CONST(99411456)
+#define v_v4_c_c_sum_filter CONST(137160192)
+#define v_v4_b_c_sum_filter CONST(174908928)
+#define v_v4_a_c_sum_filter CONST(212657664)
+#define v_v3_c_c_sum_filter CONST(231532032)
+#define v_v3_b_c_sum_filter CONST(240969216)
+#define v_v3_a_c_sum_filter CONST(250406400)
+#define v_v2_b_c_sum_filter CONST(255124992)
+#define v_v2_a_c_sum_filter CONST(257484288)
+#define v_v1_b_c_sum_filter CONST(258663936)
 #define v_v1_a ARENA(28901376)
 #define v_v1_b_c_sum_data ARENA(0)
 #define v_v1_b_c_sum_product ARENA(28901376)
@@ -232,11 +232,10 @@ const csrnet_info *csrnet_describe(void);
 #define v_d4_c_sum_product ARENA(18874368)
 #define v_d5_c_sum_data ARENA(0)
 #define v_d5_c_sum_product ARENA(2359296)
-#define v_d6_c_sum_relaid CONST(258958848)
 #define v_d6_c_sum_part ARENA(0)
 #define v_d6 ARENA(1806336)
 #define CONST_BYTES 259253760ull
-#define INIT_BYTES 65028096ull
+#define INIT_BYTES 64733184ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1979,18 +1978,20 @@ static __global__ void __launch_bounds__(64) k_basis_c287699e(const float *p0,
     }
 }
 
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.relaid[i0,i1,i2,r0]
-// p0: d6.c.sum.relaid, p1: d5
-static __global__ void __launch_bounds__(256, 2) k_product_2b53c2f2(const float *p0,
+// by summation splitting (r0 inside), variable substitution
+// d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.k[i0,r0,i1,i2]
+// p0: d6.k, p1: d5
+static __global__ void __launch_bounds__(256, 1) k_product_5ac0e812(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 9u * 64u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 128 + r0]);
+        const unsigned m = m0 + e % 64u;
+        const int i2 = (int)(m % 9u);
+        const int i0 = (int)(m / 9u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p0[i0 * 1152 + r0 * 9 + i2]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 16u * 4u);
@@ -1998,7 +1999,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_2b53c2f2(const float 
         return fetch<float4>(&p1[r0 * 784 + i4], i4 < 784);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+    tile.multiply<false, false, 1>(0u, 128u, moving<36, 144>(a), moving<3136, 50176>(b), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
@@ -2460,25 +2461,6 @@ static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__res
     }
 }
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
-    float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet {
     int ready;  // create went through
@@ -2587,10 +2569,6 @@ static int prepare_weights(csrnet *m, cudaStream_t stream) {
         v_v2_a_c_sum_filter));
     CALL(launch(m, ALONE, k_basis_149abef2, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
         v_v1_b_c_sum_filter));
-    // by operand re-laid
-    // d6.c.sum.relaid[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "d6.c.sum.relaid", 288, 256, stream, relay{3, 0, {64,
-        128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_d6_k, v_d6_c_sum_relaid));
     return 0;
 }
 
@@ -2745,15 +2723,15 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_basis_75e376ea, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
         v_v1_b_b, v_v1_b));
     CALL(launch(m, MIDDLE, k_reduce_656cfa8c, "p1", 392, 256, stream, v_v1_b, v_p1));
-    CALL(launch(m, MIDDLE, k_basis_b5eccbce, "v2.a.c.sum.data", 392, 128, stream, v_p1,
+    CALL(launch(m, LAST, k_basis_b5eccbce, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_bd97d5c9, "v2.a.c.sum.product", 252, 256, stream,
+    CALL(launch(m, FIRST, k_product_bd97d5c9, "v2.a.c.sum.product", 252, 256, stream,
         v_v2_a_c_sum_filter, v_v2_a_c_sum_data, v_v2_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_bf3ba003, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
-    CALL(launch(m, MIDDLE, k_basis_5db56790, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
+    CALL(launch(m, LAST, k_basis_5db56790, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_28d8899b, "v2.b.c.sum.product", 252, 256, stream,
+    CALL(launch(m, FIRST, k_product_28d8899b, "v2.b.c.sum.product", 252, 256, stream,
         v_v2_b_c_sum_filter, v_v2_b_c_sum_data, v_v2_b_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_bf3ba003, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
@@ -2827,15 +2805,15 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
         v_d4_c_sum_product_parts, v_d4_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
-    CALL(launch(m, MIDDLE, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
+    CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_3c5346df, "d5.c.sum.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_3c5346df, "d5.c.sum.product", 288, 256, stream,
         v_d5_c_sum_filter, v_d5_c_sum_data, v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, MIDDLE, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product,
-        v_d5_b, v_d5));
-    CALL(launch(m, MIDDLE, k_product_2b53c2f2, "d6.c.sum.part", 117, 256, stream, v_d6_c_sum_relaid,
-        v_d5, v_d6_c_sum_part));
+    CALL(launch(m, LAST, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b,
+        v_d5));
+    CALL(launch(m, FIRST, k_product_5ac0e812, "d6.c.sum.part", 117, 256, stream, v_d6_k, v_d5,
+        v_d6_c_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
     CALL(launch(m, LAST, k_reduce_c1049b74, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
@@ -2999,6 +2977,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    259253760ull, 382084608ull, 0x3c6aa7563ba4b068ull};
+    259253760ull, 381789696ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

@@ -7,26 +7,26 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
-// memory    arena 4488 kB (workspace 0 B of it), constants 57 MB, peak in create 95 MB
-// plan      16 steps, 77.7 us estimated; 121.5 us without derivation
+// memory    arena 6370 kB (workspace 0 B of it), constants 57 MB, peak in create 96 MB
+// plan      16 steps, 85.2 us estimated; 129.3 us without derivation
 // libraries none
 // by        basis change 12, summation splitting 3
 //     1.7 us est. d1.c.data                k_basis_a4ec48a9
-//    14.7 us est. d1.c.product             k_product_25daa04e
+//    16.0 us est. d1.c.product             k_product_25daa04e
 //     1.8 us est. d2.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d2.c.data                k_basis_f60e84c6
-//    14.7 us est. d2.c.product             k_product_25daa04e
+//    16.0 us est. d2.c.product             k_product_25daa04e
 //     1.8 us est. d3.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d3.c.data                k_basis_f60e84c6
-//    14.7 us est. d3.c.product             k_product_25daa04e
+//    16.0 us est. d3.c.product             k_product_25daa04e
 //     1.8 us est. d4.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d4.c.data                k_basis_f60e84c6
-//     8.8 us est. d4.c.product             k_product_01983c39
+//    10.1 us est. d4.c.product             k_product_01983c39
 //     1.5 us est. d4.split                 k_basis_35baa8d1
-//     5.4 us est. d5.c.parts               k_product_fcd9fd93
+//     6.7 us est. d5.c.parts               k_product_fcd9fd93
 //     1.6 us est. d5                       k_reduce_03e0a5e9
-//     2.8 us est. y.c.part                 k_product_0ceca27e
-//     1.4 us est. y                        k_reduce_b6dc7b68
+//     2.7 us est. y.c.part                 k_reduce_b1c5237a
+//     2.4 us est. y                        k_reduce_c71ce774
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -36,7 +36,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_BACKEND_ARENA_BYTES 4595712ull
+#define CSRNET_BACKEND_ARENA_BYTES 6522880ull
 #define CSRNET_BACKEND_WEIGHT_BYTES 34504960ull
 
 #ifdef __cplusplus
@@ -112,15 +112,15 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d3_k INIT(18874368)
 #define v_d4_k INIT(28311552)
 #define v_d5_k INIT(33030144)
-#define v_y_k INIT(34209792)
+#define v_y_k CONST(0)
 #define v_d4 ARENA(1605632)
 #define v_d4_c_digits ARENA(4194304)
 #define v_d3_c_digits ARENA(4194304)
 #define v_d2_c_digits ARENA(4194304)
-#define v_d4_c_filter CONST(0)
-#define v_d3_c_filter CONST(8388608)
-#define v_d2_c_filter CONST(25165824)
-#define v_d1_c_filter CONST(41943040)
+#define v_d4_c_filter CONST(294912)
+#define v_d3_c_filter CONST(8683520)
+#define v_d2_c_filter CONST(25460736)
+#define v_d1_c_filter CONST(42237952)
 #define v_d1_c_data ARENA(0)
 #define v_d1_c_product ARENA(2097152)
 #define v_d2_c_data ARENA(0)
@@ -129,13 +129,12 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d3_c_product ARENA(2097152)
 #define v_d4_c_data ARENA(0)
 #define v_d4_c_product ARENA(2097152)
-#define v_d5_c_lines CONST(58720256)
+#define v_d5_c_lines CONST(59015168)
 #define v_d5_c_parts ARENA(0)
-#define v_d5 ARENA(1605632)
-#define v_y_c_part_filter CONST(59899904)
+#define v_d5 ARENA(6422528)
 #define v_y_c_part ARENA(0)
 #define CONST_BYTES 60194816ull
-#define INIT_BYTES 34504704ull
+#define INIT_BYTES 34209792ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -797,64 +796,79 @@ static __global__ void __launch_bounds__(64) k_reduce_03e0a5e9(const float *p0,
     y[i3] = relu(acc);
 }
 
-// by summation splitting (r0 inside), variable substitution
-// y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
-// p0: y.c.part.filter, p1: d5
-static __global__ void __launch_bounds__(256, 2) k_product_0ceca27e(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
-        return fetch<float4>(&p1[r0 * 196 + i4], i4 < 196);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<784, 25088>(b), next_early,
-        acc);
+// by summation splitting (r1,r2 inside), variable substitution
+// y.c.part[i0,i1,i2,i3] = sum(r0,r1) d5[0,i0,i2+2*r0-2,i3+2*r1-2] * y.c.part.filter[i0,i1,r0,r1]
+//     where i2 in 0:14, i3 in 0:14, pad d5 0
+// p0: d5, p1: y.c.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_b1c5237a(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 229376u) return;
+    const int i3 = (int)(id % 7u) * 2;
+    const int strip = (int)(id / 7u % 4u);
+    const int i1 = (int)(id / 28u % 64u);
+    const int i0 = (int)(id / 1792u);
+    float x[8][6];
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i2 * 196 + i4]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
+    for (int j = 0; j < 8; j++) {
+        const int t0 = strip * 4 + j - 2;
+#pragma unroll
+        for (int k = 0; k < 6; k += 2) {
+            const int t1 = i3 + k - 2;
+            const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
+                ? *reinterpret_cast<const float2 *>(&p0[i0 * 196 + t0 * 14 + t1]) : make_float2(0.f,
+                0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
         }
+    }
+#pragma unroll
+    for (int o = 0; o < 4; o++) {
+        const int i2 = strip * 4 + o;
+        if (i2 >= 14) break;
+        float acc0 = 0.f, acc1 = 0.f;
+#pragma unroll
+        for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+            for (int r1 = 0; r1 < 3; r1++) {
+                const float v0 = p1[i1 * 1152 + i0 * 9 + r0 * 3 + r1];
+                acc0 += x[r0 * 2 + o][r1 * 2] * v0;
+                acc1 += x[r0 * 2 + o][r1 * 2 + 1] * v0;
+            }
+        }
+        reinterpret_cast<float2 *>(y)[i0 * 6272 + i1 * 98 + i2 * 7 + i3 / 2] = make_float2(acc0,
+            acc1);
     }
 }
 
 // by summation splitting
-// y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14,
-//     i3 in 0:14, pad y.c.part 0
+// y.c[0,i1,i2,i3] = sum(r0) y.c.part[r0,i1,i2,i3]
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_b6dc7b68(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_c71ce774(const float *p0,
     float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
     await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
+    const int i3 = (int)id;
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = r1 * 2 + i3 - 2;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 1764 + r0 * 588
-                + r1 * 196 + t0 * 14 + t1] : 0.f;
-            acc += v0;
-        }
+    const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 128u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 12544 + i3];
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12544u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i3] = relu(acc);
+    }
 }
 
 // Those that only create launches.
@@ -1048,9 +1062,6 @@ static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     // d5.c.lines[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "d5.c.lines", 1152, 256, stream, relay{3, 0, {128, 256,
         9}, {2304, 9, 1}, {2304, 1, 256}}, v_d5_k, v_d5_c_lines));
-    // as d5.c.lines
-    CALL(launch(m, ALONE, k_relay_6b411249, "y.c.part.filter", 288, 256, stream, relay{3, 0, {64,
-        128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_y_k, v_y_c_part_filter));
     return 0;
 }
 
@@ -1167,35 +1178,35 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_basis_a4ec48a9, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
-    CALL(launch(m, MIDDLE, k_product_25daa04e, "d1.c.product", 128, 256, stream, v_d1_c_filter,
+    CALL(launch(m, ALONE, k_basis_a4ec48a9, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
+    CALL(launch(m, FIRST, k_product_25daa04e, "d1.c.product", 128, 256, stream, v_d1_c_filter,
         v_d1_c_data, v_d1_c_product));
     CALL(launch(m, MIDDLE, k_basis_0ae75804, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
         v_d2_c_digits));
-    CALL(launch(m, MIDDLE, k_basis_f60e84c6, "d2.c.data", 512, 64, stream, v_d2_c_digits,
+    CALL(launch(m, LAST, k_basis_f60e84c6, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
-    CALL(launch(m, MIDDLE, k_product_25daa04e, "d2.c.product", 128, 256, stream, v_d2_c_filter,
+    CALL(launch(m, FIRST, k_product_25daa04e, "d2.c.product", 128, 256, stream, v_d2_c_filter,
         v_d2_c_data, v_d2_c_product));
     CALL(launch(m, MIDDLE, k_basis_0ae75804, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
         v_d3_c_digits));
-    CALL(launch(m, MIDDLE, k_basis_f60e84c6, "d3.c.data", 512, 64, stream, v_d3_c_digits,
+    CALL(launch(m, LAST, k_basis_f60e84c6, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
-    CALL(launch(m, MIDDLE, k_product_25daa04e, "d3.c.product", 128, 256, stream, v_d3_c_filter,
+    CALL(launch(m, FIRST, k_product_25daa04e, "d3.c.product", 128, 256, stream, v_d3_c_filter,
         v_d3_c_data, v_d3_c_product));
     CALL(launch(m, MIDDLE, k_basis_0ae75804, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
         v_d4_c_digits));
-    CALL(launch(m, MIDDLE, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
+    CALL(launch(m, LAST, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, MIDDLE, k_product_01983c39, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+    CALL(launch(m, FIRST, k_product_01983c39, "d4.c.product", 128, 256, stream, v_d4_c_filter,
         v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, MIDDLE, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
-    CALL(launch(m, MIDDLE, k_product_fcd9fd93, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
+    CALL(launch(m, LAST, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
+    CALL(launch(m, FIRST, k_product_fcd9fd93, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
         v_d5_c_parts));
     CALL(launch(m, MIDDLE, k_reduce_03e0a5e9, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
-    CALL(launch(m, MIDDLE, k_product_0ceca27e, "y.c.part", 126, 256, stream, v_y_c_part_filter,
-        v_d5, v_y_c_part));
-    CALL(launch(m, LAST, k_reduce_b6dc7b68, "y", 196, 64, stream, v_y_c_part, v_y));
+    CALL(launch(m, MIDDLE, k_reduce_b1c5237a, "y.c.part", 896, 256, stream, v_d5, v_y_k,
+        v_y_c_part));
+    CALL(launch(m, LAST, k_reduce_c71ce774, "y", 392, dim3(32, 8), stream, v_y_c_part, v_y));
     return 0;
 }
 
@@ -1323,6 +1334,6 @@ static const csrnet_backend_tensor info_weights[] = {
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
     CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
-    60194816ull, 99295232ull, 0x8f67e44c7724f8a7ull};
+    60194816ull, 100927488ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

@@ -8,50 +8,50 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 5684 kB (workspace 512 kB of it), constants 57 MB, peak in create 114 MB
-// plan      43 steps, 148.8 us estimated; 177.4 us without derivation
+// plan      43 steps, 174.8 us estimated; 203.4 us without derivation
 // libraries none
 // by        basis change 28, summation splitting 6
-//     8.3 us est. r0                       k_product_51287ae4
+//     9.6 us est. r0                       k_product_51287ae4
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
-//     3.9 us est. l1.a.a.c.product         k_product_bdcf493e
+//     5.2 us est. l1.a.a.c.product         k_product_bdcf493e
 //     1.8 us est. l1.a.r                   k_basis_3adc4c30
 //     1.8 us est. l1.a.b.c.data            k_basis_2e916ba5
-//     3.9 us est. l1.a.b.c.product         k_product_bdcf493e
+//     5.2 us est. l1.a.b.c.product         k_product_bdcf493e
 //     1.9 us est. l1.a                     k_basis_29c9e352
 //     1.8 us est. l1.b.a.c.data            k_basis_2e916ba5
-//     3.9 us est. l1.b.a.c.product         k_product_bdcf493e
+//     5.2 us est. l1.b.a.c.product         k_product_bdcf493e
 //     1.8 us est. l1.b.r                   k_basis_3adc4c30
 //     1.8 us est. l1.b.b.c.data            k_basis_2e916ba5
-//     3.9 us est. l1.b.b.c.product         k_product_bdcf493e
+//     5.2 us est. l1.b.b.c.product         k_product_bdcf493e
 //     1.9 us est. l1.b                     k_basis_29c9e352
-//     4.5 us est. l2.h.a.c.part            k_product_a13d589c
+//     5.8 us est. l2.h.a.c.part            k_product_a13d589c
 //     2.8 us est. l2.h.b.c.data            k_stitch_6d17dc87
-//     4.9 us est. l2.h.b.c.product         k_product_e67bd7ea
+//     6.2 us est. l2.h.b.c.product         k_product_e67bd7ea
 //     1.5 us est. l2.h.b.c                 k_basis_865dadd1
-//     2.0 us est. l2.h                     k_product_657669e4
+//     3.3 us est. l2.h                     k_product_657669e4
 //     1.6 us est. l2.a.c.data              k_basis_e359ac72
-//     4.9 us est. l2.a.c.product           k_product_e67bd7ea
+//     6.2 us est. l2.a.c.product           k_product_e67bd7ea
 //     2.3 us est. l2.b.c.data              k_stitch_9e044880
-//     4.9 us est. l2.b.c.product           k_product_e67bd7ea
+//     6.2 us est. l2.b.c.product           k_product_e67bd7ea
 //     1.6 us est. l2                       k_basis_ecec62af
-//     5.2 us est. l3.h.a.c.parts           k_product_a3953e93
+//     6.5 us est. l3.h.a.c.parts           k_product_a3953e93
 //     2.3 us est. l3.h.b.c.data            k_stitch_9664f1a1
-//     5.4 us est. l3.h.b.c.product         k_product_13ca5f7d
+//     6.7 us est. l3.h.b.c.product         k_product_13ca5f7d
 //     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
-//     2.6 us est. l3.h                     k_product_90d750a1
+//     3.9 us est. l3.h                     k_product_90d750a1
 //     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
-//     5.4 us est. l3.a.c.product           k_product_13ca5f7d
+//     6.7 us est. l3.a.c.product           k_product_13ca5f7d
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
-//     5.4 us est. l3.b.c.product           k_product_13ca5f7d
+//     6.7 us est. l3.b.c.product           k_product_13ca5f7d
 //     1.5 us est. l3                       k_basis_fc26d277
-//     5.2 us est. l4.h.a.c.parts           k_product_10f40523
+//     6.5 us est. l4.h.a.c.parts           k_product_10f40523
 //     1.6 us est. l4.h.r                   k_reduce_09a05fb3
-//     9.3 us est. l4.h.b.c.parts           k_product_c7a1a932
+//    10.6 us est. l4.h.b.c.parts           k_product_c7a1a932
 //     1.6 us est. l4.h.b.c                 k_reduce_21bb2097
-//     3.1 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
-//     9.3 us est. l4.a.c.parts             k_product_c7a1a932
+//     4.4 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
+//    10.6 us est. l4.a.c.parts             k_product_c7a1a932
 //     1.6 us est. l4.r                     k_reduce_09a05fb3
-//     9.3 us est. l4.b.c.parts             k_product_c7a1a932
+//    10.6 us est. l4.b.c.parts             k_product_c7a1a932
 //     2.2 us est. f                        k_stitch_4dc87243
 //     1.8 us est. y                        k_reduce_8b7d6149
 
@@ -3002,56 +3002,55 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l1_b_b_c_data));
     CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.b.c.product", 504, 256, stream,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_29c9e352, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, LAST, k_basis_29c9e352, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, MIDDLE, k_product_a13d589c, "l2.h.a.c.part", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_a13d589c, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, MIDDLE, k_stitch_6d17dc87, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
+    CALL(launch(m, LAST, k_stitch_6d17dc87, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e67bd7ea, "l2.h.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.b.c.product", 72, 256, stream,
         v_l2_h_b_c_filter, v_l2_h_b_c_data, v_l2_h_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_865dadd1, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.h stored as [i0,i2,i3,i1]
     CALL(launch(m, MIDDLE, k_product_657669e4, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
         v_l2_h_b_c, v_l2_h_const, v_l2_h));
-    CALL(launch(m, MIDDLE, k_basis_e359ac72, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_e67bd7ea, "l2.a.c.product", 72, 256, stream, v_l2_a_c_filter,
+    CALL(launch(m, LAST, k_basis_e359ac72, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.a.c.product", 72, 256, stream, v_l2_a_c_filter,
         v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, MIDDLE, k_stitch_9e044880, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
+    CALL(launch(m, LAST, k_stitch_9e044880, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e67bd7ea, "l2.b.c.product", 72, 256, stream, v_l2_b_c_filter,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.b.c.product", 72, 256, stream, v_l2_b_c_filter,
         v_l2_b_c_data, v_l2_b_c_product));
     // l2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
-        v_l2_b_t, v_l2));
-    CALL(launch(m, MIDDLE, k_product_a3953e93, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+    CALL(launch(m, LAST, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_b_t,
+        v_l2));
+    CALL(launch(m, FIRST, k_product_a3953e93, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, MIDDLE, k_stitch_9664f1a1, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+    CALL(launch(m, LAST, k_stitch_9664f1a1, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.b.c.product", 128, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_ae30a2a7, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.h stored as [i0,i2,i3,i1]
     CALL(launch(m, MIDDLE, k_product_90d750a1, "l3.h", 52, 256, stream, v_l2, v_l3_d_c_scaled,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
-    CALL(launch(m, MIDDLE, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h,
-        v_l3_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
+    CALL(launch(m, LAST, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, MIDDLE, k_stitch_2e05b393, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+    CALL(launch(m, LAST, k_stitch_2e05b393, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
     // l3 stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, LAST, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, MIDDLE, k_product_10f40523, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
+    CALL(launch(m, FIRST, k_product_10f40523, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
-        v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, MIDDLE, k_product_c7a1a932, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_a_t,
+        v_l4_h_r));
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     return 0;
 }
@@ -3059,15 +3058,15 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
 static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_reduce_21bb2097, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_21bb2097, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, MIDDLE, k_product_a0ac9b8b, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, ALONE, k_product_a0ac9b8b, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_product_c7a1a932, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, MIDDLE, k_product_c7a1a932, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, MIDDLE, k_stitch_4dc87243, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_f));

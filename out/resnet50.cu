@@ -7,105 +7,106 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 9408 kB (workspace 2048 kB of it), constants 112 MB, peak in create 225 MB
-// plan      85 steps, 364.6 us estimated; 399.0 us without derivation
-// libraries none
+// memory    arena 12 MB (workspace 8192 kB of it), constants 112 MB, peak in create 228 MB
+// plan      85 steps, 433.0 us estimated; 468.7 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        basis change 33, merging 1, summation splitting 14
-//     8.3 us est. r0                       k_product_51287ae4
+//     9.6 us est. r0                       k_product_51287ae4
 //     2.0 us est. p0                       k_reduce_771927ed
-//     2.4 us est. l1.h.r                   k_product_f180865d
+//     3.7 us est. l1.h.r                   k_product_f180865d
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
-//     3.9 us est. l1.h.b.c.product         k_product_bdcf493e
+//     5.2 us est. l1.h.b.c.product         k_product_bdcf493e
 //     1.8 us est. l1.h.t                   k_basis_3adc4c30
-//     6.5 us est. l1.h                     k_product_18887706
-//     5.2 us est. l1.h.0.r                 k_product_18efe1da
+//     7.8 us est. l1.h                     k_product_18887706
+//     6.5 us est. l1.h.0.r                 k_product_18efe1da
 //     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
-//     3.9 us est. l1.h.0.b.c.product       k_product_bdcf493e
+//     5.2 us est. l1.h.0.b.c.product       k_product_bdcf493e
 //     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
-//     4.1 us est. l1.h.0                   k_product_a2ff115e
-//     5.2 us est. l1.h.1.r                 k_product_18efe1da
+//     5.4 us est. l1.h.0                   k_product_a2ff115e
+//     6.5 us est. l1.h.1.r                 k_product_18efe1da
 //     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
-//     3.9 us est. l1.h.1.b.c.product       k_product_bdcf493e
+//     5.2 us est. l1.h.1.b.c.product       k_product_bdcf493e
 //     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
-//     4.1 us est. l1.h.1                   k_product_a2ff115e
-//     8.0 us est. l2.h.r                   k_product_d9b22a9e
-//     7.5 us est. l2.h.b.c.part            k_product_5d3f3780
+//     5.4 us est. l1.h.1                   k_product_a2ff115e
+//     9.3 us est. l2.h.r                   k_product_d9b22a9e
+//     8.8 us est. l2.h.b.c.part            k_product_5d3f3780
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
-//     4.8 us est. l2.h.c.c                 k_product_cd0838e8
-//     8.2 us est. l2.h                     k_product_48076347
-//     5.9 us est. l2.h.0.r                 k_product_82a379c2
+//     6.1 us est. l2.h.c.c                 k_product_cd0838e8
+//     9.5 us est. l2.h                     k_product_48076347
+//     7.2 us est. l2.h.0.r                 k_product_82a379c2
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
-//     4.9 us est. l2.h.0.b.c.product       k_product_e67bd7ea
+//     6.2 us est. l2.h.0.b.c.product       k_product_e67bd7ea
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
-//     4.8 us est. l2.h.0                   k_product_eddf6fee
-//     5.9 us est. l2.h.1.r                 k_product_82a379c2
+//     6.1 us est. l2.h.0                   k_product_eddf6fee
+//     7.2 us est. l2.h.1.r                 k_product_82a379c2
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
-//     4.9 us est. l2.h.1.b.c.product       k_product_e67bd7ea
+//     6.2 us est. l2.h.1.b.c.product       k_product_e67bd7ea
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
-//     4.8 us est. l2.h.1                   k_product_eddf6fee
-//     5.9 us est. l2.h.2.r                 k_product_82a379c2
+//     6.1 us est. l2.h.1                   k_product_eddf6fee
+//     7.2 us est. l2.h.2.r                 k_product_82a379c2
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
-//     4.9 us est. l2.h.2.b.c.product       k_product_e67bd7ea
+//     6.2 us est. l2.h.2.b.c.product       k_product_e67bd7ea
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
-//     4.8 us est. l2.h.2                   k_product_b1850bc7
-//     8.9 us est. l3.h.r                   k_product_698f45f3
-//     8.6 us est. l3.h.b.c.parts           k_product_0c034654
+//     6.1 us est. l2.h.2                   k_product_b1850bc7
+//    10.2 us est. l3.h.r                   k_product_698f45f3
+//     9.9 us est. l3.h.b.c.parts           k_product_0c034654
 //     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
-//     5.2 us est. l3.h.c.c                 k_product_c3482639
-//     8.9 us est. l3.h                     k_product_d81690c6
-//     4.4 us est. l3.h.0.a.c.parts         k_product_3cbdfe8d
+//     6.5 us est. l3.h.c.c                 k_product_c3482639
+//    10.2 us est. l3.h                     k_product_d81690c6
+//     5.7 us est. l3.h.0.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.0.b.c.data          k_stitch_d0328e51
-//     5.4 us est. l3.h.0.b.c.product       k_product_13ca5f7d
+//     6.7 us est. l3.h.0.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.0                   k_product_fcfe69c9
-//     4.4 us est. l3.h.1.a.c.parts         k_product_3cbdfe8d
+//     6.5 us est. l3.h.0                   k_product_fcfe69c9
+//     5.7 us est. l3.h.1.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.1.b.c.data          k_stitch_d0328e51
-//     5.4 us est. l3.h.1.b.c.product       k_product_13ca5f7d
+//     6.7 us est. l3.h.1.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.1                   k_product_fcfe69c9
-//     4.4 us est. l3.h.2.a.c.parts         k_product_3cbdfe8d
+//     6.5 us est. l3.h.1                   k_product_fcfe69c9
+//     5.7 us est. l3.h.2.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.2.b.c.data          k_stitch_d0328e51
-//     5.4 us est. l3.h.2.b.c.product       k_product_13ca5f7d
+//     6.7 us est. l3.h.2.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.2                   k_product_fcfe69c9
-//     4.4 us est. l3.h.3.a.c.parts         k_product_3cbdfe8d
+//     6.5 us est. l3.h.2                   k_product_fcfe69c9
+//     5.7 us est. l3.h.3.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.3.b.c.data          k_stitch_d0328e51
-//     5.4 us est. l3.h.3.b.c.product       k_product_13ca5f7d
+//     6.7 us est. l3.h.3.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.3                   k_product_fcfe69c9
-//     4.4 us est. l3.h.4.a.c.parts         k_product_3cbdfe8d
+//     6.5 us est. l3.h.3                   k_product_fcfe69c9
+//     5.7 us est. l3.h.4.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.4.b.c.data          k_stitch_d0328e51
-//     5.4 us est. l3.h.4.b.c.product       k_product_13ca5f7d
+//     6.7 us est. l3.h.4.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.4                   k_product_fcfe69c9
-//     7.5 us est. l4.h.a.c.parts           k_product_b1b9e9fa
+//     6.5 us est. l3.h.4                   k_product_fcfe69c9
+//     9.6 us est. l4.h.a.c.parts           cuBLAS sgemm 512 x 196 x 128, batch 8
 //     1.9 us est. l4.h.r                   k_reduce_7ae2423a
-//     9.2 us est. l4.h.b.c.parts           k_product_cf3bfe66
+//    10.5 us est. l4.h.b.c.parts           k_product_cf3bfe66
 //     1.6 us est. l4.h.t                   k_reduce_09a05fb3
-//     6.3 us est. l4.h.c.c                 k_product_a7f4f324
-//     9.9 us est. l4.h                     k_product_96e0db35, in 4 parts
-//     4.9 us est. l4.h.0.a.c.parts         k_product_61369b52
+//     7.6 us est. l4.h.c.c                 k_product_a7f4f324
+//    11.2 us est. l4.h                     k_product_96e0db35, in 4 parts
+//     6.2 us est. l4.h.0.a.c.parts         k_product_61369b52
 //     1.6 us est. l4.h.0.r                 k_reduce_09a05fb3
-//     9.3 us est. l4.h.0.b.c.parts         k_product_c7a1a932
+//    10.6 us est. l4.h.0.b.c.parts         k_product_c7a1a932
 //     1.6 us est. l4.h.0.t                 k_reduce_09a05fb3
-//     6.3 us est. l4.h.0                   k_product_53394168
-//     4.9 us est. l4.h.1.a.c.parts         k_product_61369b52
+//     7.6 us est. l4.h.0                   k_product_53394168
+//     6.2 us est. l4.h.1.a.c.parts         k_product_61369b52
 //     1.6 us est. l4.h.1.r                 k_reduce_09a05fb3
-//     9.3 us est. l4.h.1.b.c.parts         k_product_c7a1a932
+//    10.6 us est. l4.h.1.b.c.parts         k_product_c7a1a932
 //     1.6 us est. l4.h.1.t                 k_reduce_09a05fb3
-//     6.3 us est. l4.h.1                   k_product_53394168
+//     7.6 us est. l4.h.1                   k_product_53394168
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 9633792ull
+#define RESNET50_ARENA_BYTES 12402688ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -634,22 +635,22 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_4_c_s INIT(108310016)
 #define v_l3_h_4_c_c_scaled CONST(50926336)
 #define v_l3_h_4_c_t CONST(51974912)
-#define v_l3_h_4 ARENA(3211264)
+#define v_l3_h_4 ARENA(11599872)
 #define v_l4_d_s INIT(108314112)
 #define v_l4_h_a_s INIT(108322304)
 #define v_l4_h_a_c_scaled CONST(51979008)
-#define v_l4_h_a_c_parts ARENA(0)
+#define v_l4_h_a_c_parts ARENA(8388608)
 #define v_l4_h_a_t CONST(54076160)
-#define v_l4_h_r ARENA(4014080)
+#define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
 #define v_l4_h_b_t CONST(54078208)
 #define v_l4_h_t ARENA(1605632)
 #define v_l4_h_c_s INIT(108326400)
 #define v_l4_h_c_c_scaled CONST(54080256)
-#define v_l4_h_c_c ARENA(2097152)
+#define v_l4_h_c_c ARENA(8388608)
 #define v_l4_h_const CONST(58274560)
-#define v_l4_h ARENA(2498560)
+#define v_l4_h ARENA(8790016)
 #define v_l4_h_0_a_s INIT(108334592)
 #define v_l4_h_0_a_c_scaled CONST(58282752)
 #define v_l4_h_0_a_c_parts ARENA(0)
@@ -692,6 +693,8 @@ const resnet50_info *resnet50_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 117917440ull
 #define INIT_BYTES 108359168ull
+#define WORKSPACE_BYTES 8388608
+#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 117917184)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -2263,41 +2266,6 @@ static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float 
     }
 }
 
-// by summation splitting (parts)
-// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,128*i0+r0,i3,i4] *
-//     l4.h.a.c.scaled[i2,128*i0+r0] where i0 in 0:8, r0 in 0:128
-// p0: l4.h.a.c.scaled, p1: l3.h.4
-static __global__ void __launch_bounds__(256, 2) k_product_b1b9e9fa(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 8u * 64u;
-    const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 1024 + i0 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 32u * 4u);
-        const int r0 = (int)(e / 32u);
-        return fetch<float4>(&p1[i0 * 25088 + r0 * 196 + i4], i4 < 196);
-    };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 262144>(a), moving<784, 6272>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 100352 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.parts, p1: l4.h.a.t
@@ -3409,6 +3377,7 @@ struct resnet50 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -3440,6 +3409,67 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
+    } while (0)
+
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
+
+static int gemm_run(resnet50 *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
+    else
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
+    return 0;
+}
+
+static const gemm_size gemm_l4_h_a_c_parts = {"l4.h.a.c.parts", 0, 0, 8, 512, 196, 128, 1024, 196,
+    196, 128, 25088, 100352, 1.f};
+
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
+    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -4168,7 +4198,7 @@ static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(resnet50 *m) {
-    (void)m;
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
 
@@ -4229,58 +4259,58 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_b_c_data));
     CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.b.c.product", 504, 256, stream,
         v_l1_h_b_c_filter, v_l1_h_b_c_data, v_l1_h_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
-    CALL(launch(m, MIDDLE, k_product_18887706, "l1.h", 132, 256, stream, v_l1_d_c_weights,
+    CALL(launch(m, ALONE, k_product_18887706, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
-    CALL(launch(m, MIDDLE, k_product_18efe1da, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_18efe1da, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
     CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.0.b.c.product", 504, 256, stream,
         v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data, v_l1_h_0_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    CALL(launch(m, MIDDLE, k_product_a2ff115e, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
         v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
-    CALL(launch(m, MIDDLE, k_product_18efe1da, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_18efe1da, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
     CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.1.b.c.product", 504, 256, stream,
         v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data, v_l1_h_1_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    CALL(launch(m, MIDDLE, k_product_a2ff115e, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
         v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
     // l2.h.r stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_d9b22a9e, "l2.h.r", 392, 256, stream, v_l1_h_1,
+    CALL(launch(m, ALONE, k_product_d9b22a9e, "l2.h.r", 392, 256, stream, v_l1_h_1,
         v_l2_h_a_c_scaled, v_l2_h_a_t, v_l2_h_r));
-    CALL(launch(m, MIDDLE, k_product_5d3f3780, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_5d3f3780, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, MIDDLE, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part,
-        v_l2_h_b_t, v_l2_h_t));
-    CALL(launch(m, MIDDLE, k_product_cd0838e8, "l2.h.c.c", 104, 256, stream, v_l2_h_c_c_scaled,
+    CALL(launch(m, LAST, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
+        v_l2_h_t));
+    CALL(launch(m, ALONE, k_product_cd0838e8, "l2.h.c.c", 104, 256, stream, v_l2_h_c_c_scaled,
         v_l2_h_t, v_l2_h_c_c));
-    CALL(launch(m, MIDDLE, k_product_48076347, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
+    CALL(launch(m, ALONE, k_product_48076347, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
         v_l2_h_c_c, v_l2_h_const, v_l2_h));
-    CALL(launch(m, MIDDLE, k_product_82a379c2, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
         v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r));
-    CALL(launch(m, MIDDLE, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e67bd7ea, "l2.h.0.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.0.b.c.product", 72, 256, stream,
         v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data, v_l2_h_0_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    CALL(launch(m, MIDDLE, k_product_eddf6fee, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
         v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
-    CALL(launch(m, MIDDLE, k_product_82a379c2, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
         v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r));
-    CALL(launch(m, MIDDLE, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e67bd7ea, "l2.h.1.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.1.b.c.product", 72, 256, stream,
         v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data, v_l2_h_1_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
     return 0;
 }
@@ -4289,70 +4319,70 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, MIDDLE, k_product_eddf6fee, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
         v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
-    CALL(launch(m, MIDDLE, k_product_82a379c2, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
         v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r));
-    CALL(launch(m, MIDDLE, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e67bd7ea, "l2.h.2.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.2.b.c.product", 72, 256, stream,
         v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data, v_l2_h_2_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // l2.h.2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_b1850bc7, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
+    CALL(launch(m, ALONE, k_product_b1850bc7, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
         v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
-    CALL(launch(m, MIDDLE, k_product_698f45f3, "l3.h.r", 104, 256, stream, v_l3_h_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_698f45f3, "l3.h.r", 104, 256, stream, v_l3_h_a_c_scaled,
         v_l2_h_2, v_l3_h_a_t, v_l3_h_r));
-    CALL(launch(m, MIDDLE, k_product_0c034654, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines,
+    CALL(launch(m, FIRST, k_product_0c034654, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines,
         v_l3_h_r, v_l3_h_b_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    CALL(launch(m, MIDDLE, k_product_c3482639, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_c3482639, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, MIDDLE, k_product_d81690c6, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, ALONE, k_product_d81690c6, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c, v_l3_h_const, v_l3_h));
-    CALL(launch(m, MIDDLE, k_product_3cbdfe8d, "l3.h.0.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.0.a.c.parts", 128, 256, stream,
         v_l3_h_0_a_c_scaled, v_l3_h, v_l3_h_0_a_c_parts));
-    CALL(launch(m, MIDDLE, k_stitch_d0328e51, "l3.h.0.b.c.data", 256, 224, stream,
-        v_l3_h_0_a_c_parts, v_l3_h_0_a_t, v_l3_h_0_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.0.b.c.product", 128, 256, stream,
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.0.b.c.data", 256, 224, stream, v_l3_h_0_a_c_parts,
+        v_l3_h_0_a_t, v_l3_h_0_b_c_data));
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.0.b.c.product", 128, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+    CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, MIDDLE, k_product_fcfe69c9, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
-    CALL(launch(m, MIDDLE, k_product_3cbdfe8d, "l3.h.1.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.1.a.c.parts", 128, 256, stream,
         v_l3_h_1_a_c_scaled, v_l3_h_0, v_l3_h_1_a_c_parts));
-    CALL(launch(m, MIDDLE, k_stitch_d0328e51, "l3.h.1.b.c.data", 256, 224, stream,
-        v_l3_h_1_a_c_parts, v_l3_h_1_a_t, v_l3_h_1_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.1.b.c.product", 128, 256, stream,
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.1.b.c.data", 256, 224, stream, v_l3_h_1_a_c_parts,
+        v_l3_h_1_a_t, v_l3_h_1_b_c_data));
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.1.b.c.product", 128, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+    CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, MIDDLE, k_product_fcfe69c9, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
-    CALL(launch(m, MIDDLE, k_product_3cbdfe8d, "l3.h.2.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.2.a.c.parts", 128, 256, stream,
         v_l3_h_2_a_c_scaled, v_l3_h_1, v_l3_h_2_a_c_parts));
-    CALL(launch(m, MIDDLE, k_stitch_d0328e51, "l3.h.2.b.c.data", 256, 224, stream,
-        v_l3_h_2_a_c_parts, v_l3_h_2_a_t, v_l3_h_2_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.2.b.c.product", 128, 256, stream,
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.2.b.c.data", 256, 224, stream, v_l3_h_2_a_c_parts,
+        v_l3_h_2_a_t, v_l3_h_2_b_c_data));
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.2.b.c.product", 128, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+    CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, MIDDLE, k_product_fcfe69c9, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
-    CALL(launch(m, MIDDLE, k_product_3cbdfe8d, "l3.h.3.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.3.a.c.parts", 128, 256, stream,
         v_l3_h_3_a_c_scaled, v_l3_h_2, v_l3_h_3_a_c_parts));
-    CALL(launch(m, MIDDLE, k_stitch_d0328e51, "l3.h.3.b.c.data", 256, 224, stream,
-        v_l3_h_3_a_c_parts, v_l3_h_3_a_t, v_l3_h_3_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.3.b.c.product", 128, 256, stream,
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.3.b.c.data", 256, 224, stream, v_l3_h_3_a_c_parts,
+        v_l3_h_3_a_t, v_l3_h_3_b_c_data));
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.3.b.c.product", 128, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+    CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, MIDDLE, k_product_fcfe69c9, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
-    CALL(launch(m, MIDDLE, k_product_3cbdfe8d, "l3.h.4.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.4.a.c.parts", 128, 256, stream,
         v_l3_h_4_a_c_scaled, v_l3_h_3, v_l3_h_4_a_c_parts));
     return 0;
 }
@@ -4360,45 +4390,47 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
 static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_stitch_d0328e51, "l3.h.4.b.c.data", 256, 224, stream,
-        v_l3_h_4_a_c_parts, v_l3_h_4_a_t, v_l3_h_4_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_13ca5f7d, "l3.h.4.b.c.product", 128, 256, stream,
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.4.b.c.data", 256, 224, stream, v_l3_h_4_a_c_parts,
+        v_l3_h_4_a_t, v_l3_h_4_b_c_data));
+    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.4.b.c.product", 128, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
-    CALL(launch(m, MIDDLE, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+    CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    CALL(launch(m, MIDDLE, k_product_fcfe69c9, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
         v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    CALL(launch(m, MIDDLE, k_product_b1b9e9fa, "l4.h.a.c.parts", 128, 256, stream,
-        v_l4_h_a_c_scaled, v_l3_h_4, v_l4_h_a_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_7ae2423a, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
+    // by summation splitting (parts)
+    // l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,128*i0+r0,i3,i4] *
+    //     l4.h.a.c.scaled[i2,128*i0+r0] where i0 in 0:8, r0 in 0:128
+    CALL(gemm_run(m, &gemm_l4_h_a_c_parts, v_l4_h_a_c_scaled, v_l3_h_4, v_l4_h_a_c_parts));
+    CALL(launch(m, ALONE, k_reduce_7ae2423a, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, MIDDLE, k_product_cf3bfe66, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, FIRST, k_product_cf3bfe66, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
-        v_l4_h_b_t, v_l4_h_t));
-    CALL(launch(m, MIDDLE, k_product_a7f4f324, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
+        v_l4_h_t));
+    CALL(launch(m, ALONE, k_product_a7f4f324, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
         v_l4_h_t, v_l4_h_c_c));
-    CALL(launch(m, MIDDLE, k_product_96e0db35, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+    CALL(launch(m, ALONE, k_product_96e0db35, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_product_61369b52, "l4.h.0.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_61369b52, "l4.h.0.a.c.parts", 128, 256, stream,
         v_l4_h_0_a_c_scaled, v_l4_h, v_l4_h_0_a_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
         v_l4_h_0_a_t, v_l4_h_0_r));
-    CALL(launch(m, MIDDLE, k_product_c7a1a932, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    CALL(launch(m, MIDDLE, k_product_53394168, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_53394168, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
         v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0));
-    CALL(launch(m, MIDDLE, k_product_61369b52, "l4.h.1.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_61369b52, "l4.h.1.a.c.parts", 128, 256, stream,
         v_l4_h_1_a_c_scaled, v_l4_h_0, v_l4_h_1_a_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
         v_l4_h_1_a_t, v_l4_h_1_r));
-    CALL(launch(m, MIDDLE, k_product_c7a1a932, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_09a05fb3, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    CALL(launch(m, MIDDLE, k_product_53394168, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
+    CALL(launch(m, FIRST, k_product_53394168, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
         v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1));
     CALL(launch(m, MIDDLE, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, LAST, k_reduce_b24be565, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
@@ -4433,6 +4465,7 @@ static int run_on(resnet50 *m, const void *const *in, void *const *out, cudaStre
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -4507,6 +4540,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -4796,6 +4830,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917440ull, 235910400ull, 0x2cd14148af618012ull};
+    117917440ull, 238679296ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

@@ -11,10 +11,10 @@
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
 // memory    arena 891 kB (workspace 0 B of it), constants 2112 kB, peak in create 5115 kB
-// plan      2 steps, 14.1 us estimated; 22.9 us without derivation
+// plan      2 steps, 15.4 us estimated; 28.1 us without derivation
 // libraries none
 // by        merging 5
-//    12.4 us est. a.merged                 k_product_81efa8ee
+//    13.7 us est. a.merged                 k_product_81efa8ee
 //     1.7 us est. a                        k_siblings_c96b644d
 
 // ---- includes -----------------------------------------------------------------------------------
