@@ -4,6 +4,7 @@ What a contest is (`args` below): the options of rounds.py, the fields of one li
 `end` and `stopped`, by which everybody knows how much time is left.
 """
 
+import glob
 import json
 import math
 import os
@@ -86,6 +87,17 @@ class Program:
         return out
 
 
+def own_libraries():
+    """The environment, where LD_LIBRARY_PATH has no cuDNN: peers bring the one they are built for,
+    and torch refuses to start with another."""
+    env = dict(os.environ)
+    folders = env.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    kept = [folder for folder in folders if folder and not glob.glob(
+        os.path.join(glob.escape(folder), "libcudnn*.so*"))]
+    env["LD_LIBRARY_PATH"] = os.pathsep.join(kept)
+    return env
+
+
 class Same:
     """Derivation makes no difference: there is no second program to measure."""
 
@@ -121,7 +133,7 @@ class Peer:
         if self.strict:
             command.append("--no-tf32")
         with open(self.log(), "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE,
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=own_libraries(),
                                             stdout=subprocess.PIPE, stderr=log)
         self.hello, self.text = False, b""
         self.until = time.monotonic() + IMPORT_LIMIT

@@ -543,6 +543,21 @@ BAD_ROWS = [("a row with a field too few", GOOD_ROW.rsplit("\t", 1)[0]),
             ("a time that is no number", GOOD_ROW.replace("\t10\t", "\tnan\t"))]
 
 
+def test_libraries(folder):
+    """A cuDNN in the library path is not for the peers."""
+    other, own = (os.path.join(folder, name) for name in ("other", "own"))
+    for at in (other, own):
+        os.mkdir(at)
+    open(os.path.join(own, "libcudnn_ops.so.9"), "w", encoding="ascii").close()
+    before = os.environ.get("LD_LIBRARY_PATH")
+    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join([own, other])
+    check("a library path without cuDNN", systems.own_libraries()["LD_LIBRARY_PATH"] == other)
+    del os.environ["LD_LIBRARY_PATH"]
+    check("or none", systems.own_libraries()["LD_LIBRARY_PATH"] == "")
+    if before is not None:
+        os.environ["LD_LIBRARY_PATH"] = before
+
+
 def contents(folder):
     out = {}
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -562,6 +577,7 @@ def main():
         test_rounds(folder)
         test_program(folder)
         test_settle(folder)
+        test_libraries(folder)
         test_report(folder, "--update" in sys.argv[1:])
     absent = [name for name, here in HAS.items() if not here]
     if absent:
