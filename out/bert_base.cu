@@ -2558,11 +2558,11 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ALONE, k_product_20a28084, "a.0.v.split.merged", 108, 256, stream, v_x,
+    CALL(launch(m, FIRST, k_product_20a28084, "a.0.v.split.merged", 108, 256, stream, v_x,
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.0.p.parts", 128, 256, stream, v_a_0_c, v_a_0_w,
         v_a_0_p_parts));
@@ -2575,11 +2575,11 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
         v_b_0_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
         v_s_0));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
         v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 100));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.1.p.parts", 128, 256, stream, v_a_1_c, v_a_1_w,
         v_a_1_p_parts));
@@ -2592,11 +2592,11 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
         v_b_1_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
         v_s_1));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
         v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 200));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.2.p.parts", 128, 256, stream, v_a_2_c, v_a_2_w,
         v_a_2_p_parts));
@@ -2609,11 +2609,11 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
         v_b_2_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
         v_s_2));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
         v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 300));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.3.p.parts", 128, 256, stream, v_a_3_c, v_a_3_w,
         v_a_3_p_parts));
@@ -2633,11 +2633,11 @@ static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *con
         v_b_3_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
         v_s_3));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
         v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 400));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.4.p.parts", 128, 256, stream, v_a_4_c, v_a_4_w,
         v_a_4_p_parts));
@@ -2650,11 +2650,11 @@ static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *con
         v_b_4_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
         v_s_4));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
         v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 500));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.5.p.parts", 128, 256, stream, v_a_5_c, v_a_5_w,
         v_a_5_p_parts));
@@ -2667,11 +2667,11 @@ static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *con
         v_b_5_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
         v_s_5));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
         v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 600));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.6.p.parts", 128, 256, stream, v_a_6_c, v_a_6_w,
         v_a_6_p_parts));
@@ -2690,11 +2690,11 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_6_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.6", 384, 64, stream, v_b_6_p_parts, v_n_6, v_b_6_b,
         v_s_6));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
         v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 700));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.7.p.parts", 128, 256, stream, v_a_7_c, v_a_7_w,
         v_a_7_p_parts));
@@ -2707,11 +2707,11 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_7_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
         v_s_7));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
         v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 800));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.8.p.parts", 128, 256, stream, v_a_8_c, v_a_8_w,
         v_a_8_p_parts));
@@ -2724,11 +2724,11 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_8_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
         v_s_8));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
         v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 900));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.9.p.parts", 128, 256, stream, v_a_9_c, v_a_9_w,
         v_a_9_p_parts));
@@ -2741,11 +2741,11 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_9_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
         v_s_9));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
         v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1000));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.10.p.parts", 128, 256, stream, v_a_10_c, v_a_10_w,
         v_a_10_p_parts));
@@ -2758,12 +2758,12 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_10_p_parts));
     CALL(launch(m, LAST, k_reduce_72201f6e, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
         v_b_10_b, v_s_10));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
         v_arrived + 1100));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
     CALL(launch(m, FIRST, k_product_442843ce, "a.11.p.parts", 128, 256, stream, v_a_11_c, v_a_11_w,
         v_a_11_p_parts));

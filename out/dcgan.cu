@@ -1089,15 +1089,16 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ALONE, k_product_931cd315, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
+    CALL(launch(m, FIRST, k_product_931cd315, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
         v_r2, (float4 *)v_workspace, v_arrived + 0));
     // c3.phases.parts stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, FIRST, k_product_37f5dd63, "c3.phases.parts", 128, 256, stream, v_r2,
+    CALL(launch(m, MIDDLE, k_product_37f5dd63, "c3.phases.parts", 128, 256, stream, v_r2,
         v_c3_phases_lines, v_c3_phases_parts));
     // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, LAST, k_reduce_31c8b55e, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
+    CALL(launch(m, MIDDLE, k_reduce_31c8b55e, "r3.split", 512, 64, stream, v_c3_phases_parts,
+        v_r3));
     // c4.phases.parts stored as [i0,i4,i1,i5,i2,i3]
-    CALL(launch(m, FIRST, k_product_5ddd6e02, "c4.phases.parts", 128, 256, stream, v_r3,
+    CALL(launch(m, MIDDLE, k_product_5ddd6e02, "c4.phases.parts", 128, 256, stream, v_r3,
         v_c4_phases_lines, v_c4_phases_parts));
     // r4.split stored as [i3,i0,i4,i1,i2]
     CALL(launch(m, MIDDLE, k_reduce_94c69e91, "r4.split", 256, 64, stream, v_c4_phases_parts,

@@ -5950,9 +5950,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     (void)out;
     CALL(launch(m, FIRST, k_product_82a379c2, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
         v_l2_0_a_c_b, v_l2_0_a));
-    CALL(launch(m, LAST, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
+    CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
-    CALL(launch(m, ALONE, k_product_4cf78933, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
+    CALL(launch(m, LAST, k_product_4cf78933, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
         v_g1_a_c_b, v_g1_a));
     CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.0.b.c.sum.product", 72, 256, stream,
         v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data, v_l2_0_b_c_sum_product));
@@ -6065,9 +6065,9 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ALONE, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream, v_l3_c2_4_sum_merged,
+    CALL(launch(m, FIRST, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream, v_l3_c2_4_sum_merged,
         v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1, v_l3_f_4_sum_terms));
-    CALL(launch(m, ALONE, k_product_27fe3298, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+    CALL(launch(m, LAST, k_product_27fe3298, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
     CALL(launch(m, ALONE, k_product_c730b580, "g3.l1.sum.merged.parts", 128, 256, stream,
         v_g3_l1_sum_weights, v_l4_m_joined + 25088, v_g3_l1_sum_merged_parts));
@@ -6177,17 +6177,17 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
         v_f2_a_c_b, v_f2_a));
     CALL(launch(m, MIDDLE, k_reduce_178f9fad, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
         v_f2_b_sum_part));
-    CALL(launch(m, LAST, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
-        v_f2));
-    CALL(launch(m, ALONE, k_product_9902a0e1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
-        v_g1_b_b, v_s1));
-    CALL(launch(m, ALONE, k_product_4cf78933, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1, v_f1_a_c_b,
-        v_f1_a));
-    CALL(launch(m, ALONE, k_product_0cefaac0, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_s1,
+    CALL(launch(m, MIDDLE, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2,
+        v_f2_b_b, v_f2));
+    CALL(launch(m, MIDDLE, k_product_9902a0e1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2,
+        v_g1_s, v_g1_b_b, v_s1));
+    CALL(launch(m, MIDDLE, k_product_4cf78933, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1,
+        v_f1_a_c_b, v_f1_a));
+    CALL(launch(m, MIDDLE, k_product_0cefaac0, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_s1,
         v_f1_b_b, v_f1));
-    CALL(launch(m, ALONE, k_product_4cf78933, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1, v_f0_a_c_b,
-        v_f0_a));
-    CALL(launch(m, FIRST, k_product_0cefaac0, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f1,
+    CALL(launch(m, MIDDLE, k_product_4cf78933, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1,
+        v_f0_a_c_b, v_f0_a));
+    CALL(launch(m, MIDDLE, k_product_0cefaac0, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f1,
         v_f0_b_b, v_f0));
     CALL(launch(m, LAST, k_map_b44c9649, "u0", 1029, 256, stream, v_f0, v_u0));
     CALL(launch(m, FIRST, k_product_77547bef, "e0.a.c.sum.part", 262, 256, stream,

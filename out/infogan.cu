@@ -1134,10 +1134,10 @@ static int steps(infogan *m, const void *const *in, void *const *out, cudaStream
     CALL(launch(m, MIDDLE, k_reduce_e344faba, "r2", 64, 64, stream, v_c2_part, v_r2));
     // c3.part stored as [i0,i1,i3,i2,i4]
     CALL(launch(m, MIDDLE, k_reduce_59dba90d, "c3.part", 128, 256, stream, v_k3, v_r2, v_c3_part));
-    CALL(launch(m, LAST, k_reduce_97820583, "r3", 128, 64, stream, v_c3_part, v_r3));
+    CALL(launch(m, MIDDLE, k_reduce_97820583, "r3", 128, 64, stream, v_c3_part, v_r3));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, FIRST, k_product_1702b865, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
-        v_r4, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, MIDDLE, k_product_1702b865, "r4.split", 128, 256, stream, v_r3,
+        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 0));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;

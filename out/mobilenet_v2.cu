@@ -3905,9 +3905,9 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b2_h_t, v_b2_h));
     CALL(launch(m, MIDDLE, k_product_e49803e1, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
-    CALL(launch(m, LAST, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
-    CALL(launch(m, FIRST, k_product_a880da46, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_a880da46, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
         v_b2_b_0_d, v_b2_h, v_b2_b_0_t, v_b2_h_0));
     CALL(launch(m, MIDDLE, k_product_e49803e1, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
@@ -3917,15 +3917,15 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b3_h_t, v_b3_h));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
-    CALL(launch(m, LAST, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    CALL(launch(m, FIRST, k_product_8594bbbf, "b3.h.0", 26, 256, stream, v_b3_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_8594bbbf, "b3.h.0", 26, 256, stream, v_b3_b_0_c_scaled,
         v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
-    CALL(launch(m, LAST, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    CALL(launch(m, FIRST, k_product_8594bbbf, "b3.h.1", 26, 256, stream, v_b3_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_8594bbbf, "b3.h.1", 26, 256, stream, v_b3_b_1_c_scaled,
         v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
@@ -3935,31 +3935,31 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, FIRST, k_product_50ba42a3, "b4.h.0", 96, 256, stream, v_b4_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.0", 96, 256, stream, v_b4_b_0_c_scaled,
         v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, FIRST, k_product_50ba42a3, "b4.h.1", 96, 256, stream, v_b4_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.1", 96, 256, stream, v_b4_b_1_c_scaled,
         v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 16));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, FIRST, k_product_50ba42a3, "b4.h.2", 96, 256, stream, v_b4_b_2_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.2", 96, 256, stream, v_b4_b_2_c_scaled,
         v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 32));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    CALL(launch(m, FIRST, k_product_6b9e50d9, "b5.h", 126, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+    CALL(launch(m, MIDDLE, k_product_6b9e50d9, "b5.h", 126, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
         v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 48));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
-    CALL(launch(m, LAST, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
     return 0;
 }
@@ -3967,21 +3967,21 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, FIRST, k_product_5cf6a64b, "b5.h.0", 126, 256, stream, v_b5_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_5cf6a64b, "b5.h.0", 126, 256, stream, v_b5_b_0_c_scaled,
         v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 69));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
-    CALL(launch(m, LAST, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    CALL(launch(m, FIRST, k_product_5cf6a64b, "b5.h.1", 126, 256, stream, v_b5_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_5cf6a64b, "b5.h.1", 126, 256, stream, v_b5_b_1_c_scaled,
         v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 90));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
-    CALL(launch(m, LAST, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
+    CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, ALONE, k_product_58f1c784, "b6.h", 60, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+    CALL(launch(m, MIDDLE, k_product_58f1c784, "b6.h", 60, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
         v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 111));
-    CALL(launch(m, FIRST, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
@@ -3989,17 +3989,17 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // b6.b.0.c.parts[i0,0,i2,i3,i4] = sum(r0) b6.b.0.d[0,30*i0+r0,i3,i4] *
     //     b6.b.0.c.scaled[i2,30*i0+r0] where i0 in 0:32, r0 in 0:30
     CALL(gemm_run(m, &gemm_b6_b_0_c_parts, v_b6_b_0_c_scaled, v_b6_b_0_d, v_b6_b_0_c_parts));
-    CALL(launch(m, ALONE, k_reduce_b472f012, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
+    CALL(launch(m, FIRST, k_reduce_b472f012, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
         v_b6_h, v_b6_b_0_t, v_b6_h_0));
-    CALL(launch(m, FIRST, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b6.b.0.c.parts
     CALL(gemm_run(m, &gemm_b6_b_1_c_parts, v_b6_b_1_c_scaled, v_b6_b_1_d, v_b6_b_1_c_parts));
-    CALL(launch(m, ALONE, k_reduce_b472f012, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
+    CALL(launch(m, FIRST, k_reduce_b472f012, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
         v_b6_h_0, v_b6_b_1_t, v_b6_h_1));
-    CALL(launch(m, FIRST, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
+    CALL(launch(m, MIDDLE, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
         v_b7_e_n_t, v_b7_e));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));

@@ -3058,9 +3058,9 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
 static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, LAST, k_reduce_21bb2097, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
+    CALL(launch(m, MIDDLE, k_reduce_21bb2097, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, ALONE, k_product_a0ac9b8b, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, LAST, k_product_a0ac9b8b, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, FIRST, k_product_c7a1a932, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));

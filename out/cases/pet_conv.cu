@@ -802,8 +802,8 @@ int pet_conv_create(pet_conv **out, const void *weights, size_t bytes, const pet
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_basis_4ee4e6f6, "y.data", 271, 64, stream, v_x, v_y_data));
-    CALL(launch(m, FIRST, k_product_b198e4df, "y.product", 108, 256, stream, v_y_filter, v_y_data,
+    CALL(launch(m, FIRST, k_basis_4ee4e6f6, "y.data", 271, 64, stream, v_x, v_y_data));
+    CALL(launch(m, MIDDLE, k_product_b198e4df, "y.product", 108, 256, stream, v_y_filter, v_y_data,
         v_y_product));
     CALL(launch(m, LAST, k_basis_05067a3a, "y", 361, 64, stream, v_y_product, v_y));
     return 0;
