@@ -17450,8 +17450,10 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
 // Instructions of a thread for a step of the loop beside what the step is about.
 enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
-// What one step of a tile's loop takes at least, from load to load, ps: assumed.
-enum { EIN__PRODUCT_STEP_PS = 300000 };
+// What one step of a tile's loop takes at least, from load to load, ps: assumed. And what a block
+// takes beside its steps, until its first terms are there and when it stores: products measured on
+// an H200 took 1.3 to 1.9 us longer than their steps, with tensor cores about as much.
+enum { EIN__PRODUCT_STEP_PS = 300000, EIN__PRODUCT_START_PS = 1300000 };
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
@@ -17729,7 +17731,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t chain =
         ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
     ps = fetch > ps ? fetch : ps;
-    return chain > ps ? chain : ps;
+    return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
 }
 
 // A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
@@ -18474,18 +18476,11 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
-// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts, or is given
-// NHWC (see ein__conv_conversions).
+// What runs, beside the tiled calls of estimate_calls.c.
 typedef enum {
-    EIN__E_GEMM,
-    EIN__E_GEMM_BATCHED,
-    EIN__E_GEMM_SKINNY,   // m or n at most 8: the matrix streams through
-    EIN__E_CONV,          // implicit GEMM
-    EIN__E_CONV_DATA,     // backward-data
-    EIN__E_CONV_SCATTER,  // ... with strides: every position has taps of its own
-    EIN__E_CONV_GROUPED,  // one small product a group
-    EIN__E_CONV_NARROW,   // depthwise and nearly so: no product to tile
-    EIN__E_BAND,          // tiled kernel, without double buffering
+    EIN__E_GEMM_SKINNY,  // m or n at most 8: the matrix streams through
+    EIN__E_CONV_NARROW,  // depthwise and nearly so: no product to tile
+    EIN__E_BAND,         // tiled kernel, without double buffering
     EIN__E_LOOPS,  // plain loops: two loads a multiply-add, and an SM loads 1/4 of what it adds
     EIN__E_ROW,    // as maps, with exchanges between the lanes
     EIN__E_MAP     // an instruction a node; the peak counts two operations an instruction
@@ -18493,10 +18488,8 @@ typedef enum {
 
 // e_c: share of peak arithmetic once the machine is filled, in 1/1000.
 static const int64_t ein__math_share[] = {
-    [EIN__E_GEMM] = 750,         [EIN__E_GEMM_BATCHED] = 700, [EIN__E_GEMM_SKINNY] = 300,
-    [EIN__E_CONV] = 700,         [EIN__E_CONV_DATA] = 550,    [EIN__E_CONV_SCATTER] = 350,
-    [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
-    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 250,          [EIN__E_MAP] = 300,
+    [EIN__E_GEMM_SKINNY] = 300, [EIN__E_CONV_NARROW] = 35, [EIN__E_BAND] = 450,
+    [EIN__E_LOOPS] = 90,        [EIN__E_ROW] = 250,        [EIN__E_MAP] = 300,
 };
 
 enum { EIN__TENSOR_SHARE = 700 };  // the most that a product gets out of tensor cores
@@ -18529,13 +18522,11 @@ enum {
     EIN__COLUMN_THREADS = 8,      // ... that share the terms of one
     EIN__SKINNY = 8,
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
-    EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
-    EIN__CONV_SPLITS = 1,
-    EIN__SPLIT_DEPTH = 64,   // terms that a part of a split product has at least
-    EIN__SPLIT_PS = 900000,  // until a library has added up what the parts left; as EIN__TAIL_PS
-    EIN__CALL_STEP = 128,    // bytes of a line's terms in a step of a library's loop; assumed
-    EIN__CALL_AHEAD = 3,     // steps on their way on tensor cores, else one; assumed
-    EIN__CALL_RESIDENT = 2,  // blocks an SM; assumed
+    EIN__SPLITS = 8,    // split-K of products
+    EIN__SPLIT_DEPTH = 64,        // terms that a part of a split product has at least
+    EIN__CALL_RESIDENT = 2,       // blocks an SM
+    EIN__CALL_APART = 150,        // of tensor cores, where lines are not aligned, in 1/1000
+    EIN__CONVERSION_SHARE = 290,  // of the bandwidth, of what cuDNN converts, in 1/1000
 };
 
 // Traffic and arithmetic of one call.
@@ -18554,15 +18545,6 @@ static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
 // `share`: of the peak, in 1/1000.
 static int64_t ein__math_ps(const ein__gpu *g, int64_t flop, int64_t share) {
     return ein__muldiv(flop, 1000 * 1000, g->fp32 * share);
-}
-
-// Of a library's product. Tensor cores are never slower than FMA, which the library also has.
-static int64_t ein__product_ps(const ein__gpu *g, ein__math math, int64_t flop, int64_t share) {
-    int64_t peak = math == EIN__MATH_TF32 ? g->tf32 : math == EIN__MATH_FP16 ? g->fp16 : 0;
-    int64_t fma = ein__math_ps(g, flop, share);
-    if (!peak) return fma;
-    share = ein__least(share, EIN__TENSOR_SHARE);
-    return ein__least(fma, ein__muldiv(flop, 1000 * 1000, peak * share));
 }
 
 // Time of `bytes` at e_m `share`, from memory or from the L2 cache.
@@ -19704,42 +19686,79 @@ static int64_t ein__cost_sum(int64_t a, int64_t b) {
 // Estimates of library calls that no table knows, made of the parts of estimate.c: products by
 // tiles that fill the machine, convolutions as products, with what cuDNN converts.
 
-// Square tiles of a library's products, and their share of what the largest ones reach, in 1/1000.
-enum { EIN__GEMM_TILES = 3 };
-static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
-static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
+// How a library's kernels run: their tiles, each with its share of the peak in 1/1000, what a block
+// takes until its first terms are there and when it stores, the least that a term takes, and what
+// it takes until the parts of a split sum are added up. Fitted to half of the calls measured on an
+// H200 (bench/fit.py); the largest tiles are those of products of 4096 x 4096 x 4096 there, and of
+// convolutions an assumption. Convolutions with FMA have no small tiles, and cuDNN splits no sums.
+typedef struct ein__rates {
+    struct ein__rates_tile {
+        int64_t rows, columns, share;
+    } tile[3];
+    int64_t start_ps, term_ps, split_ps;
+    int splits;
+} ein__rates;
 
-// What a block's steps take one after the other, ps, as those of our own tiles (product.c).
-static int64_t ein__tiled_chain(const ein__gpu *g, ein__math math, int64_t depth, int64_t blocks) {
-    int64_t steps = ein__ceil(depth, EIN__CALL_STEP / ein__math_bytes(math));
-    int64_t turns = steps / (math == EIN__MATH_FP32 ? 1 : EIN__CALL_AHEAD) + 1;
-    return ein__times(ein__times(turns, EIN__PRODUCT_STEP_PS),
-                      ein__ceil(blocks, g->sms * EIN__CALL_RESIDENT));
+static const ein__rates ein__gemm_rates[] = {
+    [EIN__MATH_FP32] =
+        {{{128, 128, 770}, {64, 64, 885}, {32, 32, 1000}}, 1070000, 10800, 2420000, EIN__SPLITS},
+    [EIN__MATH_TF32] =
+        {{{128, 128, 790}, {64, 64, 480}, {32, 32, 130}}, 1640000, 0, 1860000, EIN__SPLITS},
+    [EIN__MATH_FP16] = {
+        {{128, 128, 790}, {64, 64, 635}, {32, 32, 148}}, 670000, 0, 2120000, EIN__SPLITS}};
+static const ein__rates ein__conv_rates[] = {
+    [EIN__MATH_FP32] = {{{128, 128, 750}, {64, 32, 480}, {0}}, 1480000, 5600, 0, 1},
+    [EIN__MATH_TF32] = {{{128, 128, 700}, {64, 64, 870}, {0}}, 3080000, 0, 0, 1},
+    [EIN__MATH_FP16] = {{{128, 128, 700}, {64, 64, 835}, {0}}, 3040000, 0, 0, 1}};
+
+// Whether the GPU has a rate of its own for this arithmetic.
+static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
+    return math == EIN__MATH_TF32 ? g->tf32 > 0 : math == EIN__MATH_FP16 && g->fp16 > g->fp32;
 }
 
-// A tiled product: the least over square tiles and, where the library has it, split-K into any
-// number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
-// in the L2 cache, by another kernel or by the last block.
-static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
-                             int64_t batch, int64_t share, int most_split) {
-    const int64_t *tile = ein__gemm_tile, *relative = ein__gemm_tile_share;
+// Blocks of a tile, so many on an SM: they share its arithmetic, and of those that are resident
+// together one waits while another computes. `share` of the tile's, in 1/1000.
+static int64_t ein__blocks_ps(const ein__gpu *g, ein__math math, const ein__rates *r,
+                              const struct ein__rates_tile *t, int64_t depth, int64_t each,
+                              int64_t share) {
+    int64_t peak = !ein__has_tensor_cores(g, math) ? g->fp32
+                   : math == EIN__MATH_TF32        ? g->tf32
+                                                   : g->fp16;
+    int64_t flop = ein__times(ein__times(each, g->sms), 2 * t->rows * t->columns);
+    int64_t ps = ein__muldiv(ein__times(flop, depth), 1000 * 1000,
+                             ein__most(peak * (t->share * share / 1000), 1));
+    int64_t wait = ein__plus(r->start_ps, ein__times(depth, r->term_ps));
+    return ein__plus(ps, ein__times(wait, ein__ceil(each, EIN__CALL_RESIDENT)));
+}
+
+// A tiled product: the least over tiles and, where the library has it, split-K into any number of
+// parts. A wave of blocks takes as long as a full one; the parts of a split are added up in the L2
+// cache, by another kernel or by the last block.
+static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, const ein__rates *r, int64_t m,
+                             int64_t n, int64_t k, int64_t batch, int64_t share) {
     int64_t best = INT64_MAX;
-    for (int t = 0; t < EIN__GEMM_TILES; t++)
-        for (int split = 1; split <= most_split; split++) {
-            int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
+    for (int i = 0; i < 3 && r->tile[i].rows; i++)
+        for (int split = 1; split <= (batch > 1 ? 1 : r->splits); split++) {
+            const struct ein__rates_tile *t = &r->tile[i];
+            int64_t blocks = ein__times(ein__ceil(m, t->rows), ein__ceil(n, t->columns));
             blocks = ein__times(ein__times(blocks, batch), split);
             int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
-            int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
-            int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
-            int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
-            ps = ein__most(ps, ein__tiled_chain(g, math, depth, blocks));
-            int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
+            int64_t ps = ein__blocks_ps(g, math, r, t, depth, ein__ceil(blocks, g->sms), share);
+            int64_t parts = ein__times(ein__times(m, n), 2 * 4 * split);
             if (split > 1)
-                ps = ein__plus(ps + EIN__SPLIT_PS,
+                ps = ein__plus(ein__plus(ps, r->split_ps),
                                ein__memory_ps(g, parts, ein__memory_share[0], true));
             best = ein__least(best, ps);
         }
     return best;
+}
+
+// The same where tensor cores may compute it: FMA, which the library also has, is no dearer.
+static int64_t ein__call_ps(const ein__gpu *g, ein__math math, const ein__rates *of, int64_t m,
+                            int64_t n, int64_t k, int64_t batch, int64_t share) {
+    int64_t fma = ein__tiled_ps(g, EIN__MATH_FP32, &of[EIN__MATH_FP32], m, n, k, batch, 1000);
+    if (!ein__has_tensor_cores(g, math)) return fma;
+    return ein__least(fma, ein__tiled_ps(g, math, &of[math], m, n, k, batch, share));
 }
 
 // What a product reads and stores.
@@ -19755,17 +19774,23 @@ static void ein__add_product(ein_ctx *ctx, ein__work *w, const ein__gemm *p) {
     if (p->z.i) ein__add_operand(ctx, w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
 }
 
+// Whether the lines of all matrices begin at multiples of 16 bytes, as tensor cores load them.
+static bool ein__lines_fit(const ein__gemm *p) {
+    int64_t step = 16 / ein__math_bytes(p->math);
+    return !(p->lda % step) && !(p->ldb % step) && !(p->ldc % step);
+}
+
 static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t mn = ein__times(p->m, p->n);
-    ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
+    int64_t share = ein__lines_fit(p) ? 1000 : EIN__CALL_APART;
     ein__work w = {0};
-    w.math_ps =
-        ein__tiled_ps(g, p->math, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
-    if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
-        int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
-        w.math_ps = ein__least(
-            w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
+    // What a block reads it waits for before it computes.
+    w.extra_ps = ein__call_ps(g, p->math, ein__gemm_rates, p->m, p->n, p->k, p->batch, share);
+    if (p->batch == 1 && p->math != EIN__MATH_FP16 &&
+        (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY)) {
+        int64_t flop = ein__times(ein__times(2, ein__times(p->m, p->n)), p->k);
+        w.extra_ps =
+            ein__least(w.extra_ps, ein__math_ps(g, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
     }
     ein__add_product(ctx, &w, p);
     return ein__work_ps(g, &w);
@@ -19776,11 +19801,6 @@ EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
     if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
     if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
     return ein__estimate_gemm(ctx, p);
-}
-
-// Whether the GPU has a rate of its own for this arithmetic.
-static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
-    return math == EIN__MATH_TF32 ? g->tf32 > 0 : math == EIN__MATH_FP16 && g->fp16 > g->fp32;
 }
 
 // Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
@@ -19796,49 +19816,54 @@ static ein__math ein__conv_math(const ein__conv *c) {
     return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
 }
 
-// Into how many parts the library splits the terms of a convolution. Asked of cuDNN 9.19 for 3x3
-// [1,512,7,7] on Hopper: on tensor cores its heuristics list engines with split-K slices, fused
-// ones too; of the data gradient in FP16 alone. With FMA there are none (EinNet's Table 3 has 126
-// us for it on an A100: 32 of 108 SMs busy). One of 1x1 is a plain product.
-static int ein__conv_splits(const ein__gpu *g, const ein__conv *c, bool transposed, bool point) {
-    if (point) return EIN__SPLITS;
-    bool data = transposed && c->math != EIN__MATH_FP16;
-    return ein__has_tensor_cores(g, ein__conv_math(c)) && !data ? EIN__SPLITS : EIN__CONV_SPLITS;
-}
-
-// Arithmetic of a convolution.
-static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
-    int64_t out = c->n, taps = 1, strides = 1;
-    bool point = !transposed;
-    for (int i = 0; i < c->spatial; i++) {
-        out = ein__times(out, c->out[i]);
-        taps = ein__times(taps, c->k[i]);
-        strides = ein__times(strides, c->stride[i]);
-        point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
-    }
-    int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
-    ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
-    if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
-    if (transposed) taps = ein__ceil(taps, strides);
-    int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled = ein__tiled_ps(g, ein__conv_math(c), out, filters, depth, c->group,
-                                  ein__math_share[kind], ein__conv_splits(g, c, transposed, point));
-    if (c->group == 1) return tiled;
-    int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
-    return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
+// Whether it is a plain product of pixels and a matrix.
+static bool ein__is_point(const ein__conv *c) {
+    bool point = true;
+    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
+    return point;
 }
 
 // On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
 // the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
 // have), which every call makes anew, a kernel each; that the result is converted back is an
-// assumption. With NHWC tensors there is none, and none for a 1x1 convolution.
-static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
-    bool point = true;
-    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
-    if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
-    int64_t bytes = ein__work_bytes(w);
-    int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
-    w->extra_ps = ein__plus(ps, 3 * g->node_ns * 1000);
+// assumption. With NHWC tensors there is none, and none for a product that nothing is added to.
+static int64_t ein__conv_conversions(const ein__gpu *g, const ein__conv *c, const ein__work *w) {
+    if (c->nhwc || (ein__is_point(c) && !c->bias.i && !c->z.i && !c->relu)) return 0;
+    int64_t bytes = ein__times(ein__work_bytes(w), 2);
+    return ein__plus(ein__memory_ps(g, bytes, EIN__CONVERSION_SHARE, false), 3 * g->node_ns * 1000);
+}
+
+// Of the data gradient: every phase of the strides is a product of its own, with some of the taps.
+static int64_t ein__conv_data_ps(const ein__gpu *g, const ein__conv *c, int64_t out, int64_t taps,
+                                 int64_t strides) {
+    int64_t depth = ein__times(ein__ceil(taps, strides), ein__ceil(c->c, c->group));
+    return ein__call_ps(g, ein__conv_math(c), ein__gemm_rates, ein__ceil(out, strides),
+                        ein__ceil(c->f, c->group), depth, ein__times(c->group, strides), 1000);
+}
+
+// Arithmetic of a convolution, and what is converted for it.
+static int64_t ein__conv_ps(const ein__gpu *g, const ein__conv *c, const ein__work *w,
+                            bool transposed) {
+    int64_t out = c->n, taps = 1, strides = 1;
+    for (int i = 0; i < c->spatial; i++) {
+        out = ein__times(out, c->out[i]);
+        taps = ein__times(taps, c->k[i]);
+        strides = ein__times(strides, c->stride[i]);
+    }
+    ein__math math = ein__conv_math(c);
+    int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
+    if (transposed) return ein__conv_data_ps(g, c, out, taps, strides);
+    const ein__rates *fma = &ein__conv_rates[EIN__MATH_FP32], *r = &ein__conv_rates[math];
+    if (math == EIN__MATH_FP16 && taps == 1 && strides == 1) r = &ein__gemm_rates[math];
+    int64_t depth = ein__times(taps, taps == 1 ? channels : ein__most(channels, EIN__CHANNELS));
+    int64_t ps = ein__tiled_ps(g, EIN__MATH_FP32, fma, out, filters, depth, c->group, 1000);
+    if (ein__has_tensor_cores(g, math))
+        ps =
+            ein__least(ps, ein__plus(ein__tiled_ps(g, math, r, out, filters, depth, c->group, 1000),
+                                     ein__conv_conversions(g, c, w)));
+    if (c->group == 1) return ps;
+    int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
+    return ein__least(ps, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
 static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
@@ -19849,13 +19874,13 @@ static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transpo
         in = ein__times(in, c->in[i]);
         taps = ein__times(taps, c->k[i]);
     }
-    ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
+    ein__work w = {0};
     int64_t result = ein__times(size * c->f, out);
     ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(size * c->c, in));
     ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
                      ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
-    ein__conv_conversions(g, c, &w);
+    w.extra_ps = ein__conv_ps(g, c, &w, transposed);
     if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
     return ein__work_ps(g, &w);
 }
@@ -34519,29 +34544,29 @@ enum {
 // device by a node of its own is an assumption, as is the share of the peak, that of batches.
 EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int n) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__work w = {.extra_ps = g->node_ns * 1000, .math_ps = INT64_MAX};
+    ein__math math = ein__has_tensor_cores(g, p[0]->math) ? p[0]->math : EIN__MATH_FP32;
+    const ein__rates *r = &ein__gemm_rates[math];
+    int64_t least = INT64_MAX;
     int order[EIN__GROUP_MEMBERS];
     for (int i = 0; i < n; i++) {
         int at = i;
         for (; at && p[order[at - 1]]->k < p[i]->k; at--) order[at] = order[at - 1];
         order[at] = i;
     }
-    for (int t = 0; t < EIN__GEMM_TILES; t++) {
-        int64_t tile = ein__gemm_tile[t], flop = 0, before = 0;
+    for (int t = 0; t < 3; t++) {
+        int64_t ps = 0, before = 0;
         for (int i = 0; i < n; i++) {
             const ein__gemm *m = p[order[i]];
-            int64_t blocks = ein__times(ein__ceil(m->m, tile), ein__ceil(m->n, tile));
+            int64_t blocks =
+                ein__times(ein__ceil(m->m, r->tile[t].rows), ein__ceil(m->n, r->tile[t].columns));
             int64_t behind = ein__plus(before, ein__times(blocks, m->batch));
             int64_t waves = ein__ceil(behind, g->sms) - ein__ceil(before, g->sms);
-            flop = ein__plus(
-                flop, ein__times(ein__times(waves, g->sms), ein__times(2 * tile * tile, m->k)));
+            ps = ein__plus(ps, ein__blocks_ps(g, math, r, &r->tile[t], m->k, waves, 1000));
             before = behind;
         }
-        int64_t share = ein__math_share[EIN__E_GEMM_BATCHED] * ein__gemm_tile_share[t] / 1000;
-        int64_t ps = ein__product_ps(g, p[0]->math, flop, share);
-        ps = ein__most(ps, ein__tiled_chain(g, p[0]->math, p[order[0]]->k, before));
-        w.math_ps = ein__least(w.math_ps, ps);
+        least = ein__least(least, ps);
     }
+    ein__work w = {.extra_ps = ein__plus(least, g->node_ns * 1000)};
     for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
     return ein__work_ps(g, &w);
 }
@@ -37028,8 +37053,8 @@ static bool ein__plan_math(ein_ctx *ctx) {
 // The cheapest of the plans that a model has in several arithmetics, with and without libraries.
 
 enum {
-    EIN__LAUNCHES = 4,  // they are a good part of a plan from one in so many parts of its time on
-    EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
+    EIN__LAUNCHES = 5,  // they are a good part of a plan from one in so many parts of its time on
+    EIN__NEAR_PERCENT = 30  // that a plan may cost more and still be the cheapest without calls
 };
 
 // A plan with what it was made by: what is explained is priced as it was.
@@ -54426,7 +54451,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
     }
 }
 
-enum { EIN__EARLY_PS = 4000000, EIN__EARLY_BLOCKS = 3 };  // a kernel's time; blocks an SM
+enum { EIN__EARLY_PS = 5300000, EIN__EARLY_BLOCKS = 3 };  // a kernel's time; blocks an SM
 
 // Whether step `s` may suffer from it. Blocks that begin while some of the kernel before still run
 // seem to gather on the SMs that have room: where they have much to multiply and do not fill all

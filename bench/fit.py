@@ -10,12 +10,11 @@ the order of the measurements. Pairs whose times differ by less than their sprea
 The model here is that of gen/cost/estimate_calls.c, with its constants read from there and
 those of the GPU from gen/cost/cost.c; before anything else it must give the program's own estimates
 (`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
-put into the sources. Only FP32 calls are fitted; those on tensor cores are judged as they are. Keys
-of kernels do not tell what they compute: with --models the program says of these models' kernels
-what their estimates are made of (`einnet probe --estimates`), and shares of bandwidth by class of
-access and of arithmetic by kind of kernel are fitted as well. Candidate plans of which every step
-is measured are compared in pairs of one model: whether the estimates rank them as the measurements
-do.
+put into the sources. Keys of kernels do not tell what they compute: with --models the program says
+of these models' kernels what their estimates are made of (`einnet probe --estimates`), and shares
+of bandwidth by class of access and of arithmetic by kind of kernel are fitted as well. Candidate
+plans of which every step is measured are compared in pairs of one model: whether the estimates rank
+them as the measurements do.
 """
 
 import argparse
@@ -30,6 +29,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 2**63 // 4
 MOST_PAIRS = 2000000
+FEWEST = 6      # rows that constants are fitted to
 
 
 class Failure(Exception):
@@ -47,6 +47,20 @@ def estimates():
     return text
 
 
+def call_rates(text, kind):
+    """What the program says of a library's kernels of one kind: arithmetic -> constants."""
+    table = re.search(r"ein__%s_rates\[\] = \{(.*?)\};" % kind, text, re.S).group(1)
+    rates = {}
+    for math_name, tiles, rest in re.findall(
+            r"\[EIN__MATH_(\w+)\] =\s*\{\{(.*?\})\},\s*([^{}]*)\}", table, re.S):
+        start, term, split, splits = (word.strip() for word in rest.split(","))
+        rates[math_name] = {
+            "tiles": [tuple(int(v) for v in t.split(","))
+                      for t in re.findall(r"\{(\d+, \d+, \d+)\}", tiles)],
+            "start_ps": int(start), "term_ps": int(term), "split_ps": int(split), "splits": splits}
+    return rates
+
+
 def constants(gpu):
     """Shares in 1/1000 by name, and the rates of the GPU, from the sources."""
     text = estimates()
@@ -56,16 +70,13 @@ def constants(gpu):
     c = {name.lower(): int(value)
          for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
     c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
-    tiles = re.search(r"gemm_tile\[\w+\] = \{(.*?)\};.*?gemm_tile_share\[\w+\] = \{(.*?)\};", text,
-                      re.S)
-    c["tiles"] = [int(v) for v in tiles.group(1).split(",")]
-    for tile, value in zip(c["tiles"], tiles.group(2).split(",")):
-        c["tile%d" % tile] = int(value)
-    with open(os.path.join(HERE, "..", "gen", "cost", "product.c"), encoding="ascii") as file:
-        text += file.read()
-    for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH", "SPLIT_PS",
-                 "CALL_STEP", "CALL_RESIDENT", "PRODUCT_STEP_PS"):
+    for name in ("SKINNY", "CHANNELS", "SPLITS", "SPLIT_DEPTH", "CALL_RESIDENT", "CALL_APART",
+                 "CONVERSION_SHARE"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
+    for kind in ("gemm", "conv"):
+        for name, r in call_rates(text, kind).items():
+            splits = c["SPLITS"] if r.pop("splits") == "EIN__SPLITS" else 1
+            c["%s %s" % (kind, name)] = dict(r, splits=splits)
     row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices, re.S)
     if not row:
         raise Failure("gen/cost/cost.c has no GPU '%s'" % gpu)
@@ -78,12 +89,6 @@ def constants(gpu):
     return c
 
 
-# What is fitted: shares of the peaks, the sizes of tiles, and what a launch takes.
-FITTED = ["gemm", "gemm_batched", "gemm_skinny", "conv", "conv_data", "conv_scatter",
-          "conv_grouped", "conv_narrow", "memory", "tile64", "tile32", "node_ns", "l2_rate",
-          "SPLIT_PS"]
-
-
 # ---- the model: gen/cost/estimate_calls.c ----
 
 def ceil(a, b):
@@ -94,31 +99,43 @@ def math_ps(c, flop, share):
     return min(flop * 1000000 // (c["fp32"] * share), LIMIT)
 
 
-def memory_ps(c, count, cached):
+def memory_ps(c, count, share, cached):
     rate = max(c["bandwidth"] * c["l2_rate"] // 100, c["bandwidth"]) if cached else c["bandwidth"]
-    return min(count * 1000000000 // (rate * c["memory"]), LIMIT)
+    return min(count * 1000000000 // (rate * share), LIMIT)
 
 
-def tiled_ps(c, m, n, k, batch, share, most_split):
+def has_tensor_cores(c, arithmetic):
+    return c["tf32"] > 0 if arithmetic == "TF32" else (
+        arithmetic == "FP16" and c["fp16"] > c["fp32"])
+
+
+def tiled_ps(c, arithmetic, r, size, share):
+    m, n, k, batch = size
+    peak = c[arithmetic.lower()] if has_tensor_cores(c, arithmetic) else c["fp32"]
     best = LIMIT
-    for tile in c["tiles"]:
-        for split in range(1, most_split + 1):
-            blocks = ceil(m, tile) * ceil(n, tile) * batch * split
+    for rows, columns, of in r["tiles"]:
+        for split in range(1, (1 if batch > 1 else r["splits"]) + 1):
+            each = ceil(ceil(m, rows) * ceil(n, columns) * batch * split, c["sms"])
             depth = max(ceil(k, split), c["SPLIT_DEPTH"] if split > 1 else 1)
-            slots = ceil(blocks, c["sms"]) * c["sms"]
-            ps = math_ps(c, slots * 2 * tile * tile * depth,
-                         max(share * c["tile%d" % tile] // 1000, 1))
-            turns = (ceil(depth, c["CALL_STEP"] // 4) + 1) * c["PRODUCT_STEP_PS"]
-            ps = max(ps, turns * ceil(blocks, c["sms"] * c["CALL_RESIDENT"]))
+            flop = each * c["sms"] * 2 * rows * columns * depth
+            ps = flop * 1000000 // max(peak * (of * share // 1000), 1)
+            ps += (r["start_ps"] + depth * r["term_ps"]) * ceil(each, c["CALL_RESIDENT"])
             if split > 1:
-                ps += c["SPLIT_PS"] + memory_ps(c, m * n * batch * 2 * 4 * split, True)
+                ps += r["split_ps"] + memory_ps(c, m * n * 2 * 4 * split, c["memory"], True)
             best = min(best, ps)
     return best
 
 
+def call_ps(c, kind, arithmetic, size, share):
+    fma = tiled_ps(c, "FP32", c[kind + " FP32"], size, 1000)
+    if not has_tensor_cores(c, arithmetic):
+        return fma
+    return min(fma, tiled_ps(c, arithmetic, c["%s %s" % (kind, arithmetic)], size, share))
+
+
 def work_ps(c, arithmetic, count):
-    memory = memory_ps(c, count, count <= c["l2_bytes"] // 2)
-    return max(arithmetic, memory) + c["node_ns"] * 1000
+    memory = memory_ps(c, count, c["memory"], count <= c["l2_bytes"] // 2)
+    return memory + arithmetic + c["node_ns"] * 1000
 
 
 def fields(key):
@@ -130,43 +147,58 @@ def product(values):
     return math.prod(values)
 
 
-def estimate_gemm(c, f):
+def arithmetic_of(key):
+    return next(name for name, words in (("FP32", " f32 fma "), ("TF32", " f32 tf32 "),
+                                         ("FP16", " f16 tensor ")) if words in key)
+
+
+def estimate_gemm(c, f, key, arithmetic):
     batch, m, n, k = (f[name][0] for name in ("b", "m", "n", "k"))
-    arithmetic = tiled_ps(c, m, n, k, batch, c["gemm_batched" if batch > 1 else "gemm"],
-                          c["SPLITS"])
-    if m <= c["SKINNY"] or n <= c["SKINNY"]:
-        arithmetic = min(arithmetic, math_ps(c, 2 * batch * m * n * k, c["gemm_skinny"]))
-    left = m * k * 4 * (batch if f.get("sa", [0])[0] else 1)
-    right = k * n * 4 * (batch if f.get("sb", [0])[0] else 1)
-    result = m * n * 4 * batch * (1 + f.get("z", [0])[0])
-    return work_ps(c, arithmetic, left + right + result)
+    size = 2 if arithmetic == "FP16" else 4
+    apart = any(f[name][0] * size % 16 for name in ("lda", "ldb", "ldc"))
+    ps = call_ps(c, "gemm", arithmetic, (m, n, k, batch), c["CALL_APART"] if apart else 1000)
+    if batch == 1 and arithmetic != "FP16" and (m <= c["SKINNY"] or n <= c["SKINNY"]):
+        ps = min(ps, math_ps(c, 2 * m * n * k, c["gemm_skinny"]))
+    left = m * k * size * (batch if f.get("sa", [0])[0] else 1)
+    right = k * n * size * (batch if f.get("sb", [0])[0] else 1)
+    out = 4 if " out=f32 " in key else size
+    result = m * n * out * batch * (1 + f.get("z", [0])[0])
+    return work_ps(c, ps, left + right + result)
 
 
-def estimate_conv(c, f, transposed):
+def estimate_conv(c, f, key, arithmetic):
     n, channels, filters, groups = (f[name][0] for name in ("n", "c", "f", "g"))
     out, taps, strides = n * product(f["out"]), product(f["k"]), product(f["s"])
-    point = not transposed and taps == 1 and strides == 1 and not any(f["p"])
+    size, nhwc = 2 if arithmetic == "FP16" else 4, " nhwc " in key
     each, of = ceil(channels, groups), ceil(filters, groups)
-    kind = "conv_grouped" if groups > 1 else "gemm" if point else "conv"
-    if transposed and groups == 1:
-        kind = "conv_scatter" if strides > 1 else "conv_data"
-    window = ceil(taps, strides) if transposed else taps
-    depth = window * (each if point else max(each, c["CHANNELS"]))
-    arithmetic = tiled_ps(c, out, of, depth, groups, c[kind],
-                          c["SPLITS" if point else "CONV_SPLITS"])
+    result = size * filters * out
+    count = size * channels * n * product(f["in"]) + size * taps * filters * each + result
+    step = 1 if arithmetic == "FP32" else 16 // size
+    if nhwc and (channels % (step * groups) or filters % (step * groups)):
+        arithmetic = "FP32"
+    if key.startswith("conv_data "):
+        size = (ceil(out, strides), of, ceil(taps, strides) * each, groups * strides)
+        return work_ps(c, call_ps(c, "gemm", arithmetic, size, 1000), count)
+    size = (out, of, taps * (each if taps == 1 else max(each, c["CHANNELS"])), groups)
+    ps = tiled_ps(c, "FP32", c["conv FP32"], size, 1000)
+    if has_tensor_cores(c, arithmetic):
+        plain = arithmetic == "FP16" and taps == 1 and strides == 1
+        other = tiled_ps(c, arithmetic, c["%s %s" % ("gemm" if plain else "conv", arithmetic)],
+                         size, 1000)
+        point = taps == 1 and strides == 1 and not any(f["p"])
+        if not nhwc and not (point and not f["bias"][0] and not f["z"][0] and not f["relu"][0]):
+            other += memory_ps(c, 2 * count, c["CONVERSION_SHARE"], False) + 3000 * c["node_ns"]
+        ps = min(ps, other)
     if groups > 1:
-        arithmetic = min(arithmetic,
-                         math_ps(c, 2 * out * window * each * filters, c["conv_narrow"]))
-    result = 4 * filters * out * (1 + f["z"][0])
-    count = 4 * channels * n * product(f["in"]) + 4 * taps * filters * each + result
-    return work_ps(c, arithmetic, count)
+        ps = min(ps, math_ps(c, 2 * out * taps * each * filters, c["conv_narrow"]))
+    return work_ps(c, ps, count + result * f["z"][0])
 
 
 def estimate(c, key):
     f = fields(key)
     if key.startswith("gemm "):
-        return estimate_gemm(c, f)
-    return estimate_conv(c, f, key.startswith("conv_data "))
+        return estimate_gemm(c, f, key, arithmetic_of(key))
+    return estimate_conv(c, f, key, arithmetic_of(key))
 
 
 # ---- rows ----
@@ -176,7 +208,7 @@ class Row:
         key, ps, spread, estimated = line.split("\t")
         self.key, self.ps, self.spread = key, max(int(ps), 1), int(spread)
         self.estimated = int(estimated)
-        self.fields = fields(key)
+        self.arithmetic = arithmetic_of(key)
         self.held_out = hashlib.sha256(key.encode()).digest()[0] & 1
 
 
@@ -185,11 +217,10 @@ def read_rows(args):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure(done.stderr.strip() or "%s failed" % args.einnet)
-    # Calls of several products have no constant of their own.
-    rows = [Row(line) for line in done.stdout.splitlines() if not line.startswith("grouped ")]
-    return ([row for row in rows if " f32 fma " in row.key],
-            {name: [row for row in rows if words in row.key]
-             for name, words in (("TF32", " f32 tf32 "), ("FP16", " f16 tensor "))})
+    # Calls of several products have no constant of their own. FP32 in NHWC is not estimated: it is
+    # taken only where a table says what it costs.
+    return [Row(line) for line in done.stdout.splitlines()
+            if not line.startswith("grouped ") and " f32 fma nhwc " not in line]
 
 
 def check_model(c, rows):
@@ -234,9 +265,9 @@ def kernel_constants(c):
 def estimate_kernel(c, k, row):
     total = row.weights + sum(row.bytes)
     cached = total <= c["l2_bytes"] // 2
-    memory = memory_ps(dict(c, memory=k["unit"]), row.weights, False)
+    memory = memory_ps(c, row.weights, k["unit"], False)
     for name, count in zip(ACCESS, row.bytes):
-        memory += memory_ps(dict(c, memory=k[name]), count, cached)
+        memory += memory_ps(c, count, k[name], cached)
     arithmetic = row.math * k.get("times " + row.kind, 1000) // 1000
     return max(arithmetic, row.chain, memory) + k["node_ns"] * 1000
 
@@ -340,25 +371,21 @@ def errors(c, rows):
 
 
 def report(title, c, rows):
-    if rows:
-        put_line(title, "calls", errors(c, rows),
-                 *in_order([(row.ps, row.spread, estimate(c, row.key)) for row in rows]))
-
-
-def report_tensor(tensor):
-    """Calls on tensor cores, whose constants are not fitted: by the program's own estimates."""
-    for name, rows in tensor.items():
-        rows = [row for row in rows if row.held_out]
-        if rows:
-            put_line("%s as they are, held-out half" % name, "calls",
-                     [abs(row.estimated - row.ps) / row.ps for row in rows],
-                     *in_order([(row.ps, row.spread, row.estimated) for row in rows]))
+    for name in ("FP32", "TF32", "FP16"):
+        of = [row for row in rows if row.arithmetic == name]
+        if of:
+            put_line("%s %s" % (name, title), "calls", errors(c, of),
+                     *in_order([(row.ps, row.spread, estimate(c, row.key)) for row in of]))
 
 
 # ---- the fit ----
 
 def loss(c, rows):
     return sum(abs(math.log(estimate(c, row.key) / row.ps)) for row in rows)
+
+
+def kind_of(row):
+    return "gemm" if row.key.startswith("gemm ") else "conv"
 
 
 def descend(c, names, loss_of, most):
@@ -385,9 +412,40 @@ def descend(c, names, loss_of, most):
     return c
 
 
+def fit_rates(c, kind, arithmetic, rows):
+    """The largest tile stays: few rows are so large that they tell its share."""
+    rates = c["%s %s" % (kind, arithmetic)]
+    flat = {"%dx%d" % tile[:2]: tile[2] for tile in rates["tiles"]}
+    flat.update({name: rates[name] for name in ("start_ps", "term_ps", "split_ps")})
+    more = {("gemm", "FP32"): ["gemm_skinny"], ("conv", "FP32"): ["conv_narrow"],
+            ("gemm", "FP16"): ["CALL_APART"]}.get((kind, arithmetic), [])
+    if (kind, arithmetic) in (("conv", "TF32"), ("conv", "FP16")):
+        more = ["CONVERSION_SHARE"]
+    flat.update({name: c[name] for name in more})
+
+    def with_these(now):
+        tiles = [(m, n, now["%dx%d" % (m, n)]) for m, n, _ in rates["tiles"]]
+        return dict(c, **{"%s %s" % (kind, arithmetic): dict(
+            rates, tiles=tiles, **{name: now[name] for name in
+                                   ("start_ps", "term_ps", "split_ps")})},
+                    **{name: now[name] for name in more})
+
+    names = [name for name in flat if flat[name] > 0 and name != "%dx%d" % rates["tiles"][0][:2]]
+    new = descend(flat, names, lambda now: loss(with_these(now), rows),
+                  lambda name: LIMIT if name.endswith("_ps") else 1000)
+    for name in names:
+        print("%s %s %-16s %8d -> %8d" % (kind, arithmetic, name, flat[name], new[name]))
+    return with_these(new)
+
+
 def fit(c, rows):
-    return descend(c, FITTED, lambda now: loss(now, rows),
-                   lambda name: LIMIT if name in ("node_ns", "l2_rate", "SPLIT_PS") else 1000)
+    """FMA first: it is what the others fall back to."""
+    for arithmetic in ("FP32", "TF32", "FP16"):
+        for kind in ("gemm", "conv"):
+            of = [row for row in rows if row.arithmetic == arithmetic and kind_of(row) == kind]
+            if len(of) >= FEWEST:
+                c = fit_rates(c, kind, arithmetic, of)
+    return c
 
 
 def main():
@@ -400,9 +458,8 @@ def main():
     args = parser.parse_args()
     try:
         c = constants(args.gpu)
-        rows, tensor = read_rows(args)
+        rows = read_rows(args)
         check_model(c, rows)
-        report_tensor(tensor)
         if args.models:
             judge_kernels(args, c)
     except (Failure, OSError, ValueError) as error:
@@ -410,7 +467,7 @@ def main():
         return 1
     fitted = [row for row in rows if not row.held_out]
     held_out = [row for row in rows if row.held_out]
-    if len(fitted) < len(FITTED) or len(held_out) < 2:
+    if len(fitted) < FEWEST or len(held_out) < FEWEST:
         print("fit.py: %d rows for library calls on %s are too few" % (len(rows), args.gpu),
               file=sys.stderr)
         return 1
@@ -420,8 +477,6 @@ def main():
     new = fit(c, fitted)
     report("fitted, its own half", new, fitted)
     report("fitted, held-out half", new, held_out)
-    for name in FITTED:
-        print("%-14s %6d -> %6d" % (name, c[name], new[name]))
     return 0
 
 

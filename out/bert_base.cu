@@ -7,82 +7,105 @@
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
-// memory    arena 20 MB (workspace 18 MB of it), constants 325 MB, peak in create 609 MB
-// plan      61 steps, 777.5 us estimated; 889.3 us without derivation
-// libraries cuBLAS (596 MB) 25 steps, without it up to 8.8 us more
-// by        merging 1, online softmax 12, norm taken into the product 23
-//    14.5 us est. a.0.v.split.merged       cublasLt matmul 128 x 2304 x 768 + bias
+// memory    arena 8064 kB (workspace 3510 kB of it), constants 325 MB, peak in create 596 MB
+// plan      85 steps, 837.7 us estimated; 1000.7 us without derivation
+// libraries none
+// by        merging 1, online softmax 12, summation splitting 24, norm taken into the product 23
+//    17.0 us est. a.0.v.split.merged       k_product_20a28084, in 3 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     6.8 us est. r.0                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.0                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.0                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.1.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.0.p.parts              k_product_442843ce
+//     2.0 us est. r.0                      k_reduce_5a20f620
+//    20.0 us est. g.0                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.0.p.parts              k_product_6e960c2d
+//     2.5 us est. s.0                      k_reduce_72201f6e
+//    17.2 us est. a.1.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     6.8 us est. r.1                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.1                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.1                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.2.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.1.p.parts              k_product_442843ce
+//     2.0 us est. r.1                      k_reduce_5a20f620
+//    20.0 us est. g.1                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.1.p.parts              k_product_6e960c2d
+//     2.5 us est. s.1                      k_reduce_72201f6e
+//    17.2 us est. a.2.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     6.8 us est. r.2                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.2                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.2                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.3.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.2.p.parts              k_product_442843ce
+//     2.0 us est. r.2                      k_reduce_5a20f620
+//    20.0 us est. g.2                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.2.p.parts              k_product_6e960c2d
+//     2.5 us est. s.2                      k_reduce_72201f6e
+//    17.2 us est. a.3.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     6.8 us est. r.3                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.3                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.3                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.4.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.3.p.parts              k_product_442843ce
+//     2.0 us est. r.3                      k_reduce_5a20f620
+//    20.0 us est. g.3                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.3.p.parts              k_product_6e960c2d
+//     2.5 us est. s.3                      k_reduce_72201f6e
+//    17.2 us est. a.4.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     6.8 us est. r.4                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.4                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.4                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.5.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.4.p.parts              k_product_442843ce
+//     2.0 us est. r.4                      k_reduce_5a20f620
+//    20.0 us est. g.4                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.4.p.parts              k_product_6e960c2d
+//     2.5 us est. s.4                      k_reduce_72201f6e
+//    17.2 us est. a.5.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     6.8 us est. r.5                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.5                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.5                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.6.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.5.p.parts              k_product_442843ce
+//     2.0 us est. r.5                      k_reduce_5a20f620
+//    20.0 us est. g.5                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.5.p.parts              k_product_6e960c2d
+//     2.5 us est. s.5                      k_reduce_72201f6e
+//    17.2 us est. a.6.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     6.8 us est. r.6                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.6                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.6                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.7.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.6.p.parts              k_product_442843ce
+//     2.0 us est. r.6                      k_reduce_5a20f620
+//    20.0 us est. g.6                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.6.p.parts              k_product_6e960c2d
+//     2.5 us est. s.6                      k_reduce_72201f6e
+//    17.2 us est. a.7.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     6.8 us est. r.7                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.7                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.7                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.8.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.7.p.parts              k_product_442843ce
+//     2.0 us est. r.7                      k_reduce_5a20f620
+//    20.0 us est. g.7                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.7.p.parts              k_product_6e960c2d
+//     2.5 us est. s.7                      k_reduce_72201f6e
+//    17.2 us est. a.8.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     6.8 us est. r.8                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.8                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.8                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.9.v.split.merged       k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.8.p.parts              k_product_442843ce
+//     2.0 us est. r.8                      k_reduce_5a20f620
+//    20.0 us est. g.8                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.8.p.parts              k_product_6e960c2d
+//     2.5 us est. s.8                      k_reduce_72201f6e
+//    17.2 us est. a.9.v.split.merged       k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     6.8 us est. r.9                      cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.9                      k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.9                      cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.10.v.split.merged      k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.9.p.parts              k_product_442843ce
+//     2.0 us est. r.9                      k_reduce_5a20f620
+//    20.0 us est. g.9                      k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.9.p.parts              k_product_6e960c2d
+//     2.5 us est. s.9                      k_reduce_72201f6e
+//    17.2 us est. a.10.v.split.merged      k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     6.8 us est. r.10                     cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.10                     k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.10                     cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.11.v.split.merged      k_product_4c8957ce, in 3 parts
+//     6.6 us est. a.10.p.parts             k_product_442843ce
+//     2.0 us est. r.10                     k_reduce_5a20f620
+//    20.0 us est. g.10                     k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.10.p.parts             k_product_6e960c2d
+//     2.5 us est. s.10                     k_reduce_72201f6e
+//    17.2 us est. a.11.v.split.merged      k_product_4c8957ce, in 3 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     6.8 us est. r.11                     cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.11                     k_product_fdc7be71, in 2 parts
-//    18.4 us est. s.11                     cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     6.6 us est. a.11.p.parts             k_product_442843ce
+//     2.0 us est. r.11                     k_reduce_5a20f620
+//    20.0 us est. g.11                     k_product_fdc7be71, in 2 parts
+//    16.5 us est. b.11.p.parts             k_product_6e960c2d
+//     2.5 us est. s.11                     k_reduce_72201f6e
 //     2.0 us est. y                        k_row_f1d9b66f
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublasLt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define BERT_BASE_ARENA_BYTES 21233664ull
+#define BERT_BASE_ARENA_BYTES 8257536ull
 #define BERT_BASE_WEIGHT_BYTES 340218112ull
 
 #ifdef __cplusplus
@@ -343,171 +366,195 @@ const bert_base_info *bert_base_describe(void);
 #define v_b_11_b CONST(141917184)
 #define v_h_11_scale CONST(141920256)
 #define v_h_11_bias CONST(141923328)
-#define v_a_11_c ARENA(20054016)
-#define v_a_10_c ARENA(20054016)
-#define v_a_9_c ARENA(20054016)
-#define v_a_8_c ARENA(20054016)
-#define v_a_7_c ARENA(20054016)
-#define v_a_6_c ARENA(20054016)
-#define v_a_5_c ARENA(20054016)
-#define v_a_4_c ARENA(20054016)
-#define v_a_3_c ARENA(20054016)
-#define v_a_2_c ARENA(20054016)
-#define v_a_1_c ARENA(20054016)
-#define v_a_0_c ARENA(20054016)
-#define v_a_0_v_p_p_weights CONST(141926400)
-#define v_a_0_v_split_weights CONST(149004288)
-#define v_a_0_v_split_merged ARENA(18874368)
-#define v_r_0 ARENA(20447232)
-#define v_n_0 ARENA(20840448)
-#define v_n_0_offset CONST(149013504)
-#define v_n_0_offset2 CONST(149025792)
-#define v_n_0_weights CONST(149038080)
-#define v_g_0 ARENA(18874368)
-#define v_s_0 ARENA(20447232)
-#define v_h_0 ARENA(20840448)
+#define v_a_11_c ARENA(3145728)
+#define v_a_10_c ARENA(3145728)
+#define v_a_9_c ARENA(3145728)
+#define v_a_8_c ARENA(3145728)
+#define v_a_7_c ARENA(3145728)
+#define v_a_6_c ARENA(3145728)
+#define v_a_5_c ARENA(3145728)
+#define v_a_4_c ARENA(3145728)
+#define v_a_3_c ARENA(3145728)
+#define v_a_2_c ARENA(3145728)
+#define v_a_1_c ARENA(3145728)
+#define v_a_0_c ARENA(3145728)
+#define v_a_0_v_split_weights CONST(141926400)
+#define v_a_0_v_split_merged ARENA(3594240)
+#define v_a_0_p_parts ARENA(0)
+#define v_r_0 ARENA(3594240)
+#define v_n_0 ARENA(7864320)
+#define v_n_0_offset CONST(141935616)
+#define v_n_0_offset2 CONST(141947904)
+#define v_n_0_weights CONST(141960192)
+#define v_g_0 ARENA(6291456)
+#define v_b_0_p_parts ARENA(0)
+#define v_s_0 ARENA(6291456)
+#define v_h_0 ARENA(4773888)
 #define v_a_1_v_p_p_weights INIT(198291456)
-#define v_h_0_offset CONST(158475264)
-#define v_h_0_offset2 CONST(158484480)
-#define v_a_1_v_split_weights CONST(158493696)
-#define v_a_1_v_split_merged ARENA(18874368)
-#define v_r_1 ARENA(20447232)
-#define v_n_1 ARENA(20840448)
-#define v_n_1_offset CONST(158502912)
-#define v_n_1_offset2 CONST(158515200)
-#define v_n_1_weights CONST(158527488)
-#define v_g_1 ARENA(18874368)
-#define v_s_1 ARENA(20447232)
-#define v_h_1 ARENA(20840448)
+#define v_h_0_offset CONST(151397376)
+#define v_h_0_offset2 CONST(151406592)
+#define v_a_1_v_split_weights CONST(151415808)
+#define v_a_1_v_split_merged ARENA(3594240)
+#define v_a_1_p_parts ARENA(0)
+#define v_r_1 ARENA(3594240)
+#define v_n_1 ARENA(7864320)
+#define v_n_1_offset CONST(151425024)
+#define v_n_1_offset2 CONST(151437312)
+#define v_n_1_weights CONST(151449600)
+#define v_g_1 ARENA(6291456)
+#define v_b_1_p_parts ARENA(0)
+#define v_s_1 ARENA(6291456)
+#define v_h_1 ARENA(4773888)
 #define v_a_2_v_p_p_weights INIT(205369344)
-#define v_h_1_offset CONST(167964672)
-#define v_h_1_offset2 CONST(167973888)
-#define v_a_2_v_split_weights CONST(167983104)
-#define v_a_2_v_split_merged ARENA(18874368)
-#define v_r_2 ARENA(20447232)
-#define v_n_2 ARENA(20840448)
-#define v_n_2_offset CONST(167992320)
-#define v_n_2_offset2 CONST(168004608)
-#define v_n_2_weights CONST(168016896)
-#define v_g_2 ARENA(18874368)
-#define v_s_2 ARENA(20447232)
-#define v_h_2 ARENA(20840448)
+#define v_h_1_offset CONST(160886784)
+#define v_h_1_offset2 CONST(160896000)
+#define v_a_2_v_split_weights CONST(160905216)
+#define v_a_2_v_split_merged ARENA(3594240)
+#define v_a_2_p_parts ARENA(0)
+#define v_r_2 ARENA(3594240)
+#define v_n_2 ARENA(7864320)
+#define v_n_2_offset CONST(160914432)
+#define v_n_2_offset2 CONST(160926720)
+#define v_n_2_weights CONST(160939008)
+#define v_g_2 ARENA(6291456)
+#define v_b_2_p_parts ARENA(0)
+#define v_s_2 ARENA(6291456)
+#define v_h_2 ARENA(4773888)
 #define v_a_3_v_p_p_weights INIT(212447232)
-#define v_h_2_offset CONST(177454080)
-#define v_h_2_offset2 CONST(177463296)
-#define v_a_3_v_split_weights CONST(177472512)
-#define v_a_3_v_split_merged ARENA(18874368)
-#define v_r_3 ARENA(20447232)
-#define v_n_3 ARENA(20840448)
-#define v_n_3_offset CONST(177481728)
-#define v_n_3_offset2 CONST(177494016)
-#define v_n_3_weights CONST(177506304)
-#define v_g_3 ARENA(18874368)
-#define v_s_3 ARENA(20447232)
-#define v_h_3 ARENA(20840448)
+#define v_h_2_offset CONST(170376192)
+#define v_h_2_offset2 CONST(170385408)
+#define v_a_3_v_split_weights CONST(170394624)
+#define v_a_3_v_split_merged ARENA(3594240)
+#define v_a_3_p_parts ARENA(0)
+#define v_r_3 ARENA(3594240)
+#define v_n_3 ARENA(7864320)
+#define v_n_3_offset CONST(170403840)
+#define v_n_3_offset2 CONST(170416128)
+#define v_n_3_weights CONST(170428416)
+#define v_g_3 ARENA(6291456)
+#define v_b_3_p_parts ARENA(0)
+#define v_s_3 ARENA(6291456)
+#define v_h_3 ARENA(4773888)
 #define v_a_4_v_p_p_weights INIT(219525120)
-#define v_h_3_offset CONST(186943488)
-#define v_h_3_offset2 CONST(186952704)
-#define v_a_4_v_split_weights CONST(186961920)
-#define v_a_4_v_split_merged ARENA(18874368)
-#define v_r_4 ARENA(20447232)
-#define v_n_4 ARENA(20840448)
-#define v_n_4_offset CONST(186971136)
-#define v_n_4_offset2 CONST(186983424)
-#define v_n_4_weights CONST(186995712)
-#define v_g_4 ARENA(18874368)
-#define v_s_4 ARENA(20447232)
-#define v_h_4 ARENA(20840448)
+#define v_h_3_offset CONST(179865600)
+#define v_h_3_offset2 CONST(179874816)
+#define v_a_4_v_split_weights CONST(179884032)
+#define v_a_4_v_split_merged ARENA(3594240)
+#define v_a_4_p_parts ARENA(0)
+#define v_r_4 ARENA(3594240)
+#define v_n_4 ARENA(7864320)
+#define v_n_4_offset CONST(179893248)
+#define v_n_4_offset2 CONST(179905536)
+#define v_n_4_weights CONST(179917824)
+#define v_g_4 ARENA(6291456)
+#define v_b_4_p_parts ARENA(0)
+#define v_s_4 ARENA(6291456)
+#define v_h_4 ARENA(4773888)
 #define v_a_5_v_p_p_weights INIT(226603008)
-#define v_h_4_offset CONST(196432896)
-#define v_h_4_offset2 CONST(196442112)
-#define v_a_5_v_split_weights CONST(196451328)
-#define v_a_5_v_split_merged ARENA(18874368)
-#define v_r_5 ARENA(20447232)
-#define v_n_5 ARENA(20840448)
-#define v_n_5_offset CONST(196460544)
-#define v_n_5_offset2 CONST(196472832)
-#define v_n_5_weights CONST(196485120)
-#define v_g_5 ARENA(18874368)
-#define v_s_5 ARENA(20447232)
-#define v_h_5 ARENA(20840448)
+#define v_h_4_offset CONST(189355008)
+#define v_h_4_offset2 CONST(189364224)
+#define v_a_5_v_split_weights CONST(189373440)
+#define v_a_5_v_split_merged ARENA(3594240)
+#define v_a_5_p_parts ARENA(0)
+#define v_r_5 ARENA(3594240)
+#define v_n_5 ARENA(7864320)
+#define v_n_5_offset CONST(189382656)
+#define v_n_5_offset2 CONST(189394944)
+#define v_n_5_weights CONST(189407232)
+#define v_g_5 ARENA(6291456)
+#define v_b_5_p_parts ARENA(0)
+#define v_s_5 ARENA(6291456)
+#define v_h_5 ARENA(4773888)
 #define v_a_6_v_p_p_weights INIT(233680896)
-#define v_h_5_offset CONST(205922304)
-#define v_h_5_offset2 CONST(205931520)
-#define v_a_6_v_split_weights CONST(205940736)
-#define v_a_6_v_split_merged ARENA(18874368)
-#define v_r_6 ARENA(20447232)
-#define v_n_6 ARENA(20840448)
-#define v_n_6_offset CONST(205949952)
-#define v_n_6_offset2 CONST(205962240)
-#define v_n_6_weights CONST(205974528)
-#define v_g_6 ARENA(18874368)
-#define v_s_6 ARENA(20447232)
-#define v_h_6 ARENA(20840448)
+#define v_h_5_offset CONST(198844416)
+#define v_h_5_offset2 CONST(198853632)
+#define v_a_6_v_split_weights CONST(198862848)
+#define v_a_6_v_split_merged ARENA(3594240)
+#define v_a_6_p_parts ARENA(0)
+#define v_r_6 ARENA(3594240)
+#define v_n_6 ARENA(7864320)
+#define v_n_6_offset CONST(198872064)
+#define v_n_6_offset2 CONST(198884352)
+#define v_n_6_weights CONST(198896640)
+#define v_g_6 ARENA(6291456)
+#define v_b_6_p_parts ARENA(0)
+#define v_s_6 ARENA(6291456)
+#define v_h_6 ARENA(4773888)
 #define v_a_7_v_p_p_weights INIT(240758784)
-#define v_h_6_offset CONST(215411712)
-#define v_h_6_offset2 CONST(215420928)
-#define v_a_7_v_split_weights CONST(215430144)
-#define v_a_7_v_split_merged ARENA(18874368)
-#define v_r_7 ARENA(20447232)
-#define v_n_7 ARENA(20840448)
-#define v_n_7_offset CONST(215439360)
-#define v_n_7_offset2 CONST(215451648)
-#define v_n_7_weights CONST(215463936)
-#define v_g_7 ARENA(18874368)
-#define v_s_7 ARENA(20447232)
-#define v_h_7 ARENA(20840448)
+#define v_h_6_offset CONST(208333824)
+#define v_h_6_offset2 CONST(208343040)
+#define v_a_7_v_split_weights CONST(208352256)
+#define v_a_7_v_split_merged ARENA(3594240)
+#define v_a_7_p_parts ARENA(0)
+#define v_r_7 ARENA(3594240)
+#define v_n_7 ARENA(7864320)
+#define v_n_7_offset CONST(208361472)
+#define v_n_7_offset2 CONST(208373760)
+#define v_n_7_weights CONST(208386048)
+#define v_g_7 ARENA(6291456)
+#define v_b_7_p_parts ARENA(0)
+#define v_s_7 ARENA(6291456)
+#define v_h_7 ARENA(4773888)
 #define v_a_8_v_p_p_weights INIT(247836672)
-#define v_h_7_offset CONST(224901120)
-#define v_h_7_offset2 CONST(224910336)
-#define v_a_8_v_split_weights CONST(224919552)
-#define v_a_8_v_split_merged ARENA(18874368)
-#define v_r_8 ARENA(20447232)
-#define v_n_8 ARENA(20840448)
-#define v_n_8_offset CONST(224928768)
-#define v_n_8_offset2 CONST(224941056)
-#define v_n_8_weights CONST(224953344)
-#define v_g_8 ARENA(18874368)
-#define v_s_8 ARENA(20447232)
-#define v_h_8 ARENA(20840448)
+#define v_h_7_offset CONST(217823232)
+#define v_h_7_offset2 CONST(217832448)
+#define v_a_8_v_split_weights CONST(217841664)
+#define v_a_8_v_split_merged ARENA(3594240)
+#define v_a_8_p_parts ARENA(0)
+#define v_r_8 ARENA(3594240)
+#define v_n_8 ARENA(7864320)
+#define v_n_8_offset CONST(217850880)
+#define v_n_8_offset2 CONST(217863168)
+#define v_n_8_weights CONST(217875456)
+#define v_g_8 ARENA(6291456)
+#define v_b_8_p_parts ARENA(0)
+#define v_s_8 ARENA(6291456)
+#define v_h_8 ARENA(4773888)
 #define v_a_9_v_p_p_weights INIT(254914560)
-#define v_h_8_offset CONST(234390528)
-#define v_h_8_offset2 CONST(234399744)
-#define v_a_9_v_split_weights CONST(234408960)
-#define v_a_9_v_split_merged ARENA(18874368)
-#define v_r_9 ARENA(20447232)
-#define v_n_9 ARENA(20840448)
-#define v_n_9_offset CONST(234418176)
-#define v_n_9_offset2 CONST(234430464)
-#define v_n_9_weights CONST(234442752)
-#define v_g_9 ARENA(18874368)
-#define v_s_9 ARENA(20447232)
-#define v_h_9 ARENA(20840448)
+#define v_h_8_offset CONST(227312640)
+#define v_h_8_offset2 CONST(227321856)
+#define v_a_9_v_split_weights CONST(227331072)
+#define v_a_9_v_split_merged ARENA(3594240)
+#define v_a_9_p_parts ARENA(0)
+#define v_r_9 ARENA(3594240)
+#define v_n_9 ARENA(7864320)
+#define v_n_9_offset CONST(227340288)
+#define v_n_9_offset2 CONST(227352576)
+#define v_n_9_weights CONST(227364864)
+#define v_g_9 ARENA(6291456)
+#define v_b_9_p_parts ARENA(0)
+#define v_s_9 ARENA(6291456)
+#define v_h_9 ARENA(4773888)
 #define v_a_10_v_p_p_weights INIT(261992448)
-#define v_h_9_offset CONST(243879936)
-#define v_h_9_offset2 CONST(243889152)
-#define v_a_10_v_split_weights CONST(243898368)
-#define v_a_10_v_split_merged ARENA(18874368)
-#define v_r_10 ARENA(20447232)
-#define v_n_10 ARENA(20840448)
-#define v_n_10_offset CONST(243907584)
-#define v_n_10_offset2 CONST(243919872)
-#define v_n_10_weights CONST(243932160)
-#define v_g_10 ARENA(18874368)
-#define v_s_10 ARENA(20447232)
-#define v_h_10 ARENA(20840448)
+#define v_h_9_offset CONST(236802048)
+#define v_h_9_offset2 CONST(236811264)
+#define v_a_10_v_split_weights CONST(236820480)
+#define v_a_10_v_split_merged ARENA(3594240)
+#define v_a_10_p_parts ARENA(0)
+#define v_r_10 ARENA(3594240)
+#define v_n_10 ARENA(7864320)
+#define v_n_10_offset CONST(236829696)
+#define v_n_10_offset2 CONST(236841984)
+#define v_n_10_weights CONST(236854272)
+#define v_g_10 ARENA(6291456)
+#define v_b_10_p_parts ARENA(0)
+#define v_s_10 ARENA(6291456)
+#define v_h_10 ARENA(4773888)
 #define v_a_11_v_p_p_weights INIT(269070336)
-#define v_h_10_offset CONST(253369344)
-#define v_h_10_offset2 CONST(253378560)
-#define v_a_11_v_split_weights CONST(253387776)
-#define v_a_11_v_split_merged ARENA(18874368)
-#define v_r_11 ARENA(20447232)
-#define v_n_11 ARENA(20840448)
-#define v_n_11_offset CONST(253396992)
-#define v_n_11_offset2 CONST(253409280)
-#define v_n_11_weights CONST(253421568)
-#define v_g_11 ARENA(18874368)
-#define v_s_11 ARENA(20447232)
+#define v_h_10_offset CONST(246291456)
+#define v_h_10_offset2 CONST(246300672)
+#define v_a_11_v_split_weights CONST(246309888)
+#define v_a_11_v_split_merged ARENA(3594240)
+#define v_a_11_p_parts ARENA(0)
+#define v_r_11 ARENA(3594240)
+#define v_n_11 ARENA(7864320)
+#define v_n_11_offset CONST(246319104)
+#define v_n_11_offset2 CONST(246331392)
+#define v_n_11_weights CONST(246343680)
+#define v_g_11 ARENA(6291456)
+#define v_b_11_p_parts ARENA(0)
+#define v_s_11 ARENA(6291456)
+#define v_a_0_v_p_p_weights CONST(255780864)
 #define v_h_0_weights CONST(262858752)
 #define v_h_1_weights CONST(269936640)
 #define v_h_2_weights CONST(277014528)
@@ -522,113 +569,7 @@ const bert_base_info *bert_base_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 340720384ull
 #define INIT_BYTES 276148224ull
-#define WORKSPACE_BYTES 18874368
 #define v_arrived CONST_OF(unsigned, 340715520)
-
-// A product and what follows it in one call of cublasLt, row-major, `batch` times:
-// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
-// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
-// address.
-typedef struct matmul_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-    int ldz;  // 0: no z
-    long long sz;
-    cublasLtEpilogue_t epilogue;
-    int bias;
-    unsigned align;
-} matmul_size;
-
-typedef struct matmul_call {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c, z;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulAlgo_t algorithm;
-    int shared;  // with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} matmul_call;
-
-static const matmul_size matmul_sizes[] = {
-    {"a.0.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
-    {"r.0", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.0", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.1", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.1", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.2", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.2", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.3", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.3", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.4", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.4", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.5", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.5", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.6", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.6", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.7", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.7", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.8", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.8", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.9", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.9", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.10", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.10", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.11", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"s.11", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-};
-enum {
-    MATMUL_a_0_v_split_merged,
-    MATMUL_r_0,
-    MATMUL_s_0,
-    MATMUL_r_1,
-    MATMUL_s_1,
-    MATMUL_r_2,
-    MATMUL_s_2,
-    MATMUL_r_3,
-    MATMUL_s_3,
-    MATMUL_r_4,
-    MATMUL_s_4,
-    MATMUL_r_5,
-    MATMUL_s_5,
-    MATMUL_r_6,
-    MATMUL_s_6,
-    MATMUL_r_7,
-    MATMUL_s_7,
-    MATMUL_r_8,
-    MATMUL_s_8,
-    MATMUL_r_9,
-    MATMUL_s_9,
-    MATMUL_r_10,
-    MATMUL_s_10,
-    MATMUL_r_11,
-    MATMUL_s_11,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1154,6 +1095,45 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
+// by merging: shared input
+// a.0.v.p.p.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * a.0.v.p.p.weights[i2,r0]
+// by merging: shared input
+// a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
+// p0: x, p1: a.0.v.p.p.weights, p2: a.0.v.split.weights
+static __global__ void __launch_bounds__(256, 1) k_product_20a28084(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 3u % 18u * 128u, m0 = id / 54u % 2u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 768 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[r0 * 2304 + i2]);
+    };
+    float acc[4][8] = {};
+    const unsigned part = blockIdx.x % 3, from = part * 256u;
+    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 196608>(a), moving<9216,
+        73728>(b), next_early, acc);
+    leave_part<3, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
+    add_parts<3, 4>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(acc[i][j] + v0.x,
+            acc[i][j + 1] + v0.y, acc[i][j + 2] + v0.z, acc[i][j + 3] + v0.w);
+    }
+}
+
 // by online softmax
 // a.0.s[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,i2,64*i1+r0+768] *
 //     a.0.v.split.merged[0,i3,64*i1+r0+1536] where i1 in 0:12, r0 in 0:64
@@ -1320,6 +1300,64 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
     }
 }
 
+// by summation splitting (parts)
+// a.0.p.parts[i0,0,i2,i3] = sum(r0) a.0.c[0,i2,96*i0+r0] * a.0.w[96*i0+r0,i3] where i0 in 0:8,
+//     r0 in 0:96
+// p0: a.0.c, p1: a.0.w
+static __global__ void __launch_bounds__(256, 2) k_product_442843ce(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 8u * 96u, m0 = id / 8u % 2u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 768 + i0 * 96 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[i0 * 73728 + r0 * 768 + i3]);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 2>(0u, 96u, moving<4, 98304>(a), moving<3072, 128>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 98304 + i2 * 768 + i3]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// a.0.p[0,i1,i2] = sum(r0) a.0.p.parts[r0,0,i1,i2]
+// r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
+// p0: a.0.p.parts, p1: x, p2: a.0.b
+static __global__ void __launch_bounds__(64) k_reduce_5a20f620(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 24576u) return;
+    const int i2 = (int)(id % 192u) * 4;
+    const int i1 = (int)(id / 192u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 98304 + i1 * 768 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
+    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
+        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
+}
+
 // n.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
 // by norm taken into the product
 // f.0.p.rows[0,i1,i2] = sum(r0) n.0.shifted[0,i1,r0] * n.0.weights[r0,i2]
@@ -1438,6 +1476,64 @@ static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float 
             (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
             (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
     }
+}
+
+// by summation splitting (parts)
+// b.0.p.parts[i0,0,i2,i3] = sum(r0) g.0[0,i2,192*i0+r0] * b.0.w[192*i0+r0,i3] where i0 in 0:16,
+//     r0 in 0:192
+// p0: g.0, p1: b.0.w
+static __global__ void __launch_bounds__(256, 2) k_product_6e960c2d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 192u, m0 = id / 4u % 2u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 3072 + i0 * 192 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
+        const int r0 = (int)(e / 16u % 16u);
+        return fetch<float4>(&p1[i0 * 147456 + r0 * 768 + i3]);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 2>(0u, 192u, moving<4, 786432>(a), moving<3072, 256>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 98304 + i2 * 768 + i3]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// b.0.p[0,i1,i2] = sum(r0) b.0.p.parts[r0,0,i1,i2]
+// s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+// p0: b.0.p.parts, p1: n.0, p2: b.0.b
+static __global__ void __launch_bounds__(64) k_reduce_72201f6e(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 24576u) return;
+    const int i2 = (int)(id % 192u) * 4;
+    const int i1 = (int)(id / 192u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 98304 + i1 * 768 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
+    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
+        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
 }
 
 // h.0.shifted[0,i1,i2] = s.0[0,i1,i2] - s.0[0,i1,0]
@@ -1617,18 +1713,23 @@ static __global__ void __launch_bounds__(32) k_row_f1d9b66f(const float *p0,
 // a.0.v.p.p.weights[i0,i1] = a.0.q.p.w[i1,i0-768] + a.0.v.p.w[i1,i0] + a.0.k.p.w[i1,i0-1536] where
 //     i0 in 0:2304, pad a.0.k.p.w 0, pad a.0.q.p.w 0, pad a.0.v.p.w 0
 // p0: a.0.k.p.w, p1: a.0.v.p.w, p2: a.0.q.p.w
-static __global__ void __launch_bounds__(256) k_map_d0619800(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_0f4ffc7e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 1769472u) return;
-    const int i1 = (int)(id % 768u);
-    const int i0 = (int)(id / 768u);
+    if (id >= 442368u) return;
+    const int i0 = (int)(id % 576u) * 4;
+    const int i1 = (int)(id / 576u);
+    const float4 v0 = i0 >= 1536 ? *reinterpret_cast<const float4 *>(&p0[i1 * 768 + i0 - 1536])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v1 = i0 < 768 ? *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i0])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
     const int t0 = i0 - 768;
-    const float v0 = (i0 < 768 ? p1[i1 * 768 + i0] : 0.f) + ((unsigned)t0 < 768u ? p2[i1 * 768 + t0]
-        : 0.f);
-    y[i0 * 768 + i1] = (i0 >= 1536 ? p0[i1 * 768 + i0 - 1536] : 0.f) + v0;
+    const float4 v2 = (unsigned)t0 < 768u ? *reinterpret_cast<const float4 *>(&p2[i1 * 768 + t0])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(&y[i1 * 2304 + i0]) = make_float4(v0.x + (v1.x + v2.x),
+        v0.y + (v1.y + v2.y), v0.z + (v1.z + v2.z), v0.w + (v1.w + v2.w));
 }
 
 // by merging: laid side by side
@@ -1758,6 +1859,24 @@ static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__rest
         v0.w * v1);
 }
 
+// by merging: laid side by side
+// a.1.v.p.p.weights[i0,i1] = a.1.q.p.w[i1,i0-768] + a.1.v.p.w[i1,i0] + a.1.k.p.w[i1,i0-1536] where
+//     i0 in 0:2304, pad a.1.k.p.w 0, pad a.1.q.p.w 0, pad a.1.v.p.w 0
+// p0: a.1.k.p.w, p1: a.1.v.p.w, p2: a.1.q.p.w
+static __global__ void __launch_bounds__(256) k_map_d0619800(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1769472u) return;
+    const int i1 = (int)(id % 768u);
+    const int i0 = (int)(id / 768u);
+    const int t0 = i0 - 768;
+    const float v0 = (i0 < 768 ? p1[i1 * 768 + i0] : 0.f) + ((unsigned)t0 < 768u ? p2[i1 * 768 + t0]
+        : 0.f);
+    y[i0 * 768 + i1] = (i0 >= 1536 ? p0[i1 * 768 + i0 - 1536] : 0.f) + v0;
+}
+
 // h.0.offset[i0] = sum(r0) h.0.bias[r0] * a.1.v.p.p.weights[i0,r0]
 // p0: a.1.v.p.p.weights, p1: h.0.bias
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
@@ -1849,9 +1968,8 @@ struct bert_base {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasLtHandle_t lt;
-    matmul_call matmul[25];
-    cudaStream_t lt_stream;  // that its calls go to
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -1885,179 +2003,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(bert_base *m, const char *name, cublasLtMatrixLayout_t *to,
-    cudaDataType type,
-                         int rows, int columns, int ld, int batch, long long stride) {
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
-    if (batch == 1) return 0;
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch));
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &stride, sizeof stride));
-    return 0;
-}
-
-static int matmul_describe(bert_base *m, matmul_call *c, const matmul_size *s) {
-    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-#if CUDART_VERSION >= 11000
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-#else
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
-#endif
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                               sizeof s->epilogue));
-    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
-    const void *const bias = (const void *)(size_t)s->align;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                          s->lda, s->batch, s->sa);
-    if (!r)
-        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                          s->ldb, s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz)
-        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
-    return r;
-}
-
-// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
-// FP32 means FMA arithmetic.
-static int matmul_wish(bert_base *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = WORKSPACE_BYTES;
-    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
-    for (int i = 0; i < 4; i++)
-        CUBLAS_CALL(
-            m, s->name,
-            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
-                                                     sizeof fma));
-#endif
-    return 0;
-}
-
-// The first of the library's offers that it says will run, but none that keeps less than an eighth
-// as many multiprocessors busy as another: for 128 x 768 x 3072 in FP32 cublasLt 13.1 offers a tile
-// of 256 x 128 first, three blocks that take 500 us on an H200; other algorithms take 22.
-static cublasStatus_t matmul_first(bert_base *m, matmul_call *c) {
-    cublasLtMatmulHeuristicResult_t p[8] = {};
-    int n = 0;
-    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
-        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    float fullest = 0.f;
-    for (int i = 0; i < n; i++)
-        if (p[i].state == CUBLAS_STATUS_SUCCESS)
-            fullest = fmaxf(fullest, fminf(p[i].wavesCount, 1.f));
-    for (int i = 0; i < n; i++) {
-        if (p[i].state != CUBLAS_STATUS_SUCCESS || 8.f * p[i].wavesCount < fullest) continue;
-        c->algorithm = p[i].algo;
-        c->workspace = p[i].workspaceSize;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static int matmul_open(bert_base *m, matmul_call *c, const matmul_size *s) {
-    int r = matmul_describe(m, c, s);
-    if (!r) r = matmul_wish(m, c, s);
-    if (r) return r;
-    cublasStatus_t e = matmul_first(m, c);
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
-        // A library may call its kernels something else: what they compute is what was asked for.
-        const unsigned long long any = ~0ull;
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                                                         &any, sizeof any));
-        e = matmul_first(m, c);
-    }
-#endif
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
-        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    CUBLAS_CALL(m, s->name, e);
-    return 0;
-}
-
-static void matmul_close(matmul_call *c) {
-    if (c->shared) return;
-    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
-    for (int i = 0; i < 4; i++)
-        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
-    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
-    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
-}
-
-static int matmul_run(bert_base *m, int k, const void *a, const void *b, const void *bias,
-                      const void *z, void *c, void *workspace) {
-    const matmul_size *s = &matmul_sizes[k];
-    const matmul_call *call = &m->matmul[k];
-    const float beta = z ? 1.f : 0.f;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
-                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
-                               workspace, call->workspace, m->lt_stream));
-    stepped(m, s->name);
-    return 0;
-}
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
-    m->lt_stream = stream;
-    (void)branch;
-    return 0;
-}
-
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
 // over (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
@@ -2065,8 +2010,23 @@ enum { ALONE, FIRST, MIDDLE, LAST };
 template <class... P, class... A>
 static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
-    const bool next_early = false;
-    (void)when;
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
+#if CUDART_VERSION >= 11080
+    if (m->early && (when == MIDDLE || when == LAST)) {
+        cudaLaunchAttribute early = {};
+        cudaLaunchConfig_t config = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
+        stepped(m, name);
+        return 0;
+    }
+#endif
     CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
@@ -2074,7 +2034,8 @@ static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_map_d0619800, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
+    // a.0.v.p.p.weights stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_0f4ffc7e, "a.0.v.p.p.weights", 1728, 256, stream, v_a_0_k_p_w,
         v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
     CALL(launch(m, ALONE, k_map_59ce959d, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
         v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
@@ -2317,12 +2278,20 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_attention_a3e092b4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_20a28084);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -2535,26 +2504,8 @@ static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) 
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(bert_base *m) {
-    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 25; i++) {
-        int k = first_like(matmul_sizes, i);
-        m->matmul[i] = m->matmul[k];
-        m->matmul[i].shared = k < i;
-        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
-    }
+    (void)m;
     return 0;
 }
 
@@ -2598,6 +2549,8 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -2605,181 +2558,233 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    // by merging: shared input
-    // a.0.v.p.p.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * a.0.v.p.p.weights[i2,r0]
-    // by merging: shared input
-    // a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
-    CALL(matmul_run(m, MATMUL_a_0_v_split_merged, v_x, v_a_0_v_p_p_weights, v_a_0_v_split_weights,
-        NULL, v_a_0_v_split_merged, v_workspace));
+    CALL(launch(m, FIRST, k_product_20a28084, "a.0.v.split.merged", 108, 256, stream, v_x,
+        v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
+        v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
-    // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
-    CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.0.p.parts", 128, 256, stream, v_a_0_c, v_a_0_w,
+        v_a_0_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.0", 384, 64, stream, v_a_0_p_parts, v_x, v_a_0_b,
+        v_r_0));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
-        (float4 *)v_workspace, v_arrived + 0));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
+        (float4 *)v_workspace, v_arrived + 36));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.0.p.parts", 128, 256, stream, v_g_0, v_b_0_w,
+        v_b_0_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
+        v_s_0));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.1.v.split.merged", 108, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
-        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 64));
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 100));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.1.p.parts", 128, 256, stream, v_a_1_c, v_a_1_w,
+        v_a_1_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.1", 384, 64, stream, v_a_1_p_parts, v_h_0, v_a_1_b,
+        v_r_1));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
-        (float4 *)v_workspace, v_arrived + 100));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
+        (float4 *)v_workspace, v_arrived + 136));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.1.p.parts", 128, 256, stream, v_g_1, v_b_1_w,
+        v_b_1_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
+        v_s_1));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.2.v.split.merged", 108, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
-        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 164));
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 200));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.2.p.parts", 128, 256, stream, v_a_2_c, v_a_2_w,
+        v_a_2_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.2", 384, 64, stream, v_a_2_p_parts, v_h_1, v_a_2_b,
+        v_r_2));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
-        (float4 *)v_workspace, v_arrived + 200));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
+        (float4 *)v_workspace, v_arrived + 236));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.2.p.parts", 128, 256, stream, v_g_2, v_b_2_w,
+        v_b_2_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
+        v_s_2));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.3.v.split.merged", 108, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
-        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 264));
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 300));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.3.p.parts", 128, 256, stream, v_a_3_c, v_a_3_w,
+        v_a_3_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.3", 384, 64, stream, v_a_3_p_parts, v_h_2, v_a_3_b,
+        v_r_3));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
-        (float4 *)v_workspace, v_arrived + 300));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
-        v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
-        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 364));
-    // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
-        v_a_4_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
-        v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
-        (float4 *)v_workspace, v_arrived + 400));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
-        v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
-        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 464));
-    // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
-        v_a_5_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
-        v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
-        (float4 *)v_workspace, v_arrived + 500));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
+        (float4 *)v_workspace, v_arrived + 336));
     return 0;
 }
 
-static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
+static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
+    (void)out;
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.3.p.parts", 128, 256, stream, v_g_3, v_b_3_w,
+        v_b_3_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
+        v_s_3));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.4.v.split.merged", 108, 256, stream, v_s_3,
+        v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 400));
+    // a.4.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+        v_a_4_c));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.4.p.parts", 128, 256, stream, v_a_4_c, v_a_4_w,
+        v_a_4_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.4", 384, 64, stream, v_a_4_p_parts, v_h_3, v_a_4_b,
+        v_r_4));
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+        v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
+        (float4 *)v_workspace, v_arrived + 436));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.4.p.parts", 128, 256, stream, v_g_4, v_b_4_w,
+        v_b_4_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
+        v_s_4));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.5.v.split.merged", 108, 256, stream, v_s_4,
+        v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 500));
+    // a.5.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+        v_a_5_c));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.5.p.parts", 128, 256, stream, v_a_5_c, v_a_5_w,
+        v_a_5_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.5", 384, 64, stream, v_a_5_p_parts, v_h_4, v_a_5_b,
+        v_r_5));
+    CALL(launch(m, ALONE, k_product_fdc7be71, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+        v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
+        (float4 *)v_workspace, v_arrived + 536));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.5.p.parts", 128, 256, stream, v_g_5, v_b_5_w,
+        v_b_5_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
+        v_s_5));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.6.v.split.merged", 108, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
-        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 564));
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 600));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.6.p.parts", 128, 256, stream, v_a_6_c, v_a_6_w,
+        v_a_6_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.6", 384, 64, stream, v_a_6_p_parts, v_h_5, v_a_6_b,
+        v_r_6));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
-        (float4 *)v_workspace, v_arrived + 600));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
+        (float4 *)v_workspace, v_arrived + 636));
+    return 0;
+}
+
+static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.6.p.parts", 128, 256, stream, v_g_6, v_b_6_w,
+        v_b_6_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.6", 384, 64, stream, v_b_6_p_parts, v_n_6, v_b_6_b,
+        v_s_6));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.7.v.split.merged", 108, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
-        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 664));
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 700));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.7.p.parts", 128, 256, stream, v_a_7_c, v_a_7_w,
+        v_a_7_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.7", 384, 64, stream, v_a_7_p_parts, v_h_6, v_a_7_b,
+        v_r_7));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
-        (float4 *)v_workspace, v_arrived + 700));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
+        (float4 *)v_workspace, v_arrived + 736));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.7.p.parts", 128, 256, stream, v_g_7, v_b_7_w,
+        v_b_7_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
+        v_s_7));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.8.v.split.merged", 108, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
-        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 764));
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 800));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.8.p.parts", 128, 256, stream, v_a_8_c, v_a_8_w,
+        v_a_8_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.8", 384, 64, stream, v_a_8_p_parts, v_h_7, v_a_8_b,
+        v_r_8));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
-        (float4 *)v_workspace, v_arrived + 800));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
+        (float4 *)v_workspace, v_arrived + 836));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.8.p.parts", 128, 256, stream, v_g_8, v_b_8_w,
+        v_b_8_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
+        v_s_8));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.9.v.split.merged", 108, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
-        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 864));
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 900));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.9.p.parts", 128, 256, stream, v_a_9_c, v_a_9_w,
+        v_a_9_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.9", 384, 64, stream, v_a_9_p_parts, v_h_8, v_a_9_b,
+        v_r_9));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
-        (float4 *)v_workspace, v_arrived + 900));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
+        (float4 *)v_workspace, v_arrived + 936));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.9.p.parts", 128, 256, stream, v_g_9, v_b_9_w,
+        v_b_9_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
+        v_s_9));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.10.v.split.merged", 108, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
-        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 964));
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1000));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.10.p.parts", 128, 256, stream, v_a_10_c, v_a_10_w,
+        v_a_10_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.10", 384, 64, stream, v_a_10_p_parts, v_h_9,
+        v_a_10_b, v_r_10));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
-        (float4 *)v_workspace, v_arrived + 1000));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    CALL(launch(m, ALONE, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
+        (float4 *)v_workspace, v_arrived + 1036));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.10.p.parts", 128, 256, stream, v_g_10, v_b_10_w,
+        v_b_10_p_parts));
+    CALL(launch(m, LAST, k_reduce_72201f6e, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
+        v_b_10_b, v_s_10));
+    CALL(launch(m, FIRST, k_product_4c8957ce, "a.11.v.split.merged", 108, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
-        v_arrived + 1064));
+        v_arrived + 1100));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, LAST, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
+    CALL(launch(m, FIRST, k_product_442843ce, "a.11.p.parts", 128, 256, stream, v_a_11_c, v_a_11_w,
+        v_a_11_p_parts));
+    CALL(launch(m, LAST, k_reduce_5a20f620, "r.11", 384, 64, stream, v_a_11_p_parts, v_h_10,
+        v_a_11_b, v_r_11));
     CALL(launch(m, ALONE, k_product_fdc7be71, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
-        (float4 *)v_workspace, v_arrived + 1100));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
-    CALL(launch(m, ALONE, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
+        (float4 *)v_workspace, v_arrived + 1136));
+    CALL(launch(m, FIRST, k_product_6e960c2d, "b.11.p.parts", 128, 256, stream, v_g_11, v_b_11_w,
+        v_b_11_p_parts));
+    CALL(launch(m, MIDDLE, k_reduce_72201f6e, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
+        v_b_11_b, v_s_11));
+    CALL(launch(m, LAST, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));
     return 0;
 }
 
 static int steps(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_a_0_v_split_merged(m, in, out, stream));
-    CALL(steps_from_a_6_v_split_merged(m, in, out, stream));
+    CALL(steps_from_b_3_p_parts(m, in, out, stream));
+    CALL(steps_from_b_6_p_parts(m, in, out, stream));
     return 0;
 }
 
@@ -2801,7 +2806,9 @@ static int check_run(bert_base *m, const void *const *in, void *const *out) {
 
 static int run_on(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    CALL(libraries_on(m, 0, stream));
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     return steps(m, in, out, stream);
 }
 
@@ -2876,8 +2883,6 @@ int bert_base_capture(bert_base *m, const void *const *in, void *const *out) {
 void bert_base_destroy(bert_base *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 25; i++) matmul_close(&m->matmul[i]);
-    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -3092,6 +3097,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340720384ull, 638102272ull, 0xf49bb016df0d0331ull};
+    340720384ull, 625126144ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

@@ -7,64 +7,69 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
-// memory    arena 60 MB (workspace 32 MB of it), constants 247 MB, peak in create 369 MB
-// plan      43 steps, 514.4 us estimated; 1180.6 us without derivation
-// libraries cuBLAS (596 MB) 14 steps, without it up to 0.2 us more
-// by        basis change 37, summation splitting 2
-//     6.5 us est. v1.a                     k_product_1a5529ea
+// memory    arena 55 MB (workspace 0 B of it), constants 247 MB, peak in create 364 MB
+// plan      49 steps, 526.4 us estimated; 1180.4 us without derivation
+// libraries none
+// by        basis change 31, summation splitting 8
+//     7.8 us est. v1.a                     k_product_1a5529ea
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
-//    22.9 us est. v1.b.c.sum.product       k_product_8cf582b3
+//    24.2 us est. v1.b.c.sum.product       k_product_8cf582b3
 //    11.9 us est. v1.b                     k_basis_75e376ea
 //     4.2 us est. p1                       k_reduce_656cfa8c
 //     3.5 us est. v2.a.c.sum.data          k_basis_b5eccbce
-//    13.1 us est. v2.a.c.sum.product       cuBLAS sgemm 128 x 784 x 64, batch 36
+//    14.3 us est. v2.a.c.sum.product       k_product_bd97d5c9
 //     5.1 us est. v2.a                     k_basis_bf3ba003
 //     5.6 us est. v2.b.c.sum.data          k_basis_5db56790
-//    24.9 us est. v2.b.c.sum.product       cuBLAS sgemm 128 x 784 x 128, batch 36
+//    26.0 us est. v2.b.c.sum.product       k_product_28d8899b
 //     5.1 us est. v2.b                     k_basis_bf3ba003
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
-//    18.7 us est. v3.a.c.sum.product       cuBLAS sgemm 256 x 196 x 128, batch 36
+//    20.0 us est. v3.a.c.sum.product       k_product_6324bf89
 //     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
-//    36.0 us est. v3.b.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
+//    36.7 us est. v3.b.c.sum.product       k_product_1b38f980
 //     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
-//    36.0 us est. v3.c.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
+//    36.7 us est. v3.c.c.sum.product       k_product_1b38f980
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
-//    22.0 us est. v4.a.c.sum.product       cuBLAS sgemm 512 x 49 x 256, batch 36
+//    22.9 us est. v4.a.c.sum.product       k_product_a2392353
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    38.3 us est. v4.b.c.sum.product       cuBLAS sgemm 512 x 49 x 512, batch 36
+//    34.6 us est. v4.b.c.sum.product.parts k_product_8d7f01a1
+//     4.4 us est. v4.b.c.sum.product       k_reduce_bef6aea5
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    38.3 us est. v4.c.c.sum.product       cuBLAS sgemm 512 x 49 x 512, batch 36
+//    34.6 us est. v4.c.c.sum.product.parts k_product_8d7f01a1
+//     4.4 us est. v4.c.c.sum.product       k_reduce_bef6aea5
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
-//    39.5 us est. d1.c.sum.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//    33.8 us est. d1.c.sum.product.parts   k_product_f15489b1
+//     5.3 us est. d1.c.sum.product         k_reduce_b5d6c916
 //     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
-//    39.5 us est. d2.c.sum.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//    33.8 us est. d2.c.sum.product.parts   k_product_f15489b1
+//     5.3 us est. d2.c.sum.product         k_reduce_b5d6c916
 //     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
-//    39.5 us est. d3.c.sum.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//    33.8 us est. d3.c.sum.product.parts   k_product_f15489b1
+//     5.3 us est. d3.c.sum.product         k_reduce_b5d6c916
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    22.8 us est. d4.c.sum.product         cuBLAS sgemm 256 x 64 x 512, batch 36
+//    18.2 us est. d4.c.sum.product.parts   k_product_2586d349
+//     4.9 us est. d4.c.sum.product         k_reduce_91e6e850
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
-//     8.1 us est. d5.c.sum.product         cuBLAS sgemm 128 x 64 x 256, batch 36
+//     9.3 us est. d5.c.sum.product         k_product_3c5346df
 //     1.6 us est. d5.split                 k_basis_c287699e
-//     4.5 us est. d6.c.sum.part            cuBLAS sgemm 576 x 784 x 128
+//     6.1 us est. d6.c.sum.part            k_product_5ac0e812
 //     1.7 us est. d6                       k_reduce_9c246260
 //     1.4 us est. y                        k_reduce_c1049b74
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_ARENA_BYTES 62455808ull
+#define CSRNET_ARENA_BYTES 57802752ull
 #define CSRNET_WEIGHT_BYTES 65054464ull
 
 #ifdef __cplusplus
@@ -165,69 +170,72 @@ const csrnet_info *csrnet_describe(void);
 #define v_d4_b CONST(24320)
 #define v_d5_k INIT(63553536)
 #define v_d5_b CONST(25344)
-#define v_d6_k INIT(64733184)
-#define v_d6_b CONST(25856)
-#define v_d5 ARENA(35360768)
-#define v_d5_c_sum_digits ARENA(0)
+#define v_d6_k CONST(25856)
+#define v_d6_b CONST(320768)
+#define v_d5 ARENA(1806336)
+#define v_d5_c_sum_digits ARENA(2359296)
 #define v_d4_c_sum_digits ARENA(0)
 #define v_d3_c_sum_digits ARENA(0)
 #define v_d2_c_sum_digits ARENA(0)
-#define v_d5_c_sum_filter CONST(26112)
-#define v_d4_c_sum_filter CONST(4744704)
-#define v_d3_c_sum_filter CONST(23619072)
-#define v_d2_c_sum_filter CONST(61367808)
-#define v_d1_c_sum_filter CONST(99116544)
-#define v_v4_c_c_sum_filter CONST(136865280)
-#define v_v4_b_c_sum_filter CONST(174614016)
-#define v_v4_a_c_sum_filter CONST(212362752)
-#define v_v3_c_c_sum_filter CONST(231237120)
-#define v_v3_b_c_sum_filter CONST(240674304)
-#define v_v3_a_c_sum_filter CONST(250111488)
-#define v_v2_b_c_sum_filter CONST(254830080)
-#define v_v2_a_c_sum_filter CONST(257189376)
-#define v_v1_b_c_sum_filter CONST(258369024)
+#define v_d5_c_sum_filter CONST(321024)
+#define v_d4_c_sum_filter CONST(5039616)
+#define v_d3_c_sum_filter CONST(23913984)
+#define v_d2_c_sum_filter CONST(61662720)
+#define v_d1_c_sum_filter CONST(99411456)
+#define v_v4_c_c_sum_filter CONST(137160192)
+#define v_v4_b_c_sum_filter CONST(174908928)
+#define v_v4_a_c_sum_filter CONST(212657664)
+#define v_v3_c_c_sum_filter CONST(231532032)
+#define v_v3_b_c_sum_filter CONST(240969216)
+#define v_v3_a_c_sum_filter CONST(250406400)
+#define v_v2_b_c_sum_filter CONST(255124992)
+#define v_v2_a_c_sum_filter CONST(257484288)
+#define v_v1_b_c_sum_filter CONST(258663936)
 #define v_v1_a ARENA(28901376)
 #define v_v1_b_c_sum_data ARENA(0)
 #define v_v1_b_c_sum_product ARENA(28901376)
 #define v_v1_b ARENA(0)
-#define v_p1 ARENA(12845056)
-#define v_v2_a_c_sum_data ARENA(48005120)
-#define v_v2_a_c_sum_product ARENA(33554432)
-#define v_v2_a ARENA(0)
-#define v_v2_b_c_sum_data ARENA(33554432)
-#define v_v2_b_c_sum_product ARENA(48005120)
+#define v_p1 ARENA(21676032)
+#define v_v2_a_c_sum_data ARENA(14450688)
+#define v_v2_a_c_sum_product ARENA(0)
+#define v_v2_a ARENA(14450688)
+#define v_v2_b_c_sum_data ARENA(0)
+#define v_v2_b_c_sum_product ARENA(14450688)
 #define v_v2_b ARENA(0)
-#define v_v3_a_c_sum_data ARENA(40779776)
-#define v_v3_a_c_sum_product ARENA(33554432)
-#define v_v3_b_c_sum_data ARENA(40779776)
-#define v_v3_b_c_sum_product ARENA(33554432)
-#define v_v3_c_c_sum_data ARENA(40779776)
-#define v_v3_c_c_sum_product ARENA(33554432)
-#define v_p3 ARENA(0)
-#define v_v4_a_c_sum_data ARENA(37167104)
-#define v_v4_a_c_sum_product ARENA(33554432)
-#define v_v4_b_c_sum_data ARENA(37167104)
-#define v_v4_b_c_sum_product ARENA(33554432)
-#define v_v4_c_c_sum_data ARENA(37167104)
-#define v_v4_c_c_sum_product ARENA(33554432)
+#define v_v3_a_c_sum_data ARENA(7225344)
+#define v_v3_a_c_sum_product ARENA(0)
+#define v_v3_b_c_sum_data ARENA(7225344)
+#define v_v3_b_c_sum_product ARENA(0)
+#define v_v3_c_c_sum_data ARENA(7225344)
+#define v_v3_c_c_sum_product ARENA(0)
+#define v_p3 ARENA(7225344)
+#define v_v4_a_c_sum_data ARENA(3612672)
+#define v_v4_a_c_sum_product ARENA(0)
+#define v_v4_b_c_sum_data ARENA(14450688)
+#define v_v4_b_c_sum_product_parts ARENA(0)
+#define v_v4_b_c_sum_product ARENA(14450688)
+#define v_v4_c_c_sum_data ARENA(18063360)
+#define v_v4_c_c_sum_product_parts ARENA(0)
+#define v_v4_c_c_sum_product ARENA(14450688)
 #define v_d1_c_sum_digits_split ARENA(0)
-#define v_d1_c_sum_data ARENA(33554432)
-#define v_d1_c_sum_product ARENA(38273024)
-#define v_d2_c_sum_data ARENA(33554432)
-#define v_d2_c_sum_product ARENA(38273024)
-#define v_d3_c_sum_data ARENA(33554432)
-#define v_d3_c_sum_product ARENA(38273024)
-#define v_d4_c_sum_data ARENA(33554432)
-#define v_d4_c_sum_product ARENA(38273024)
-#define v_d5_c_sum_data ARENA(33554432)
-#define v_d5_c_sum_product ARENA(35913728)
-#define v_d6_c_sum_part_filter CONST(258958848)
-#define v_d6_c_sum_part ARENA(33554432)
-#define v_d6 ARENA(0)
+#define v_d1_c_sum_data ARENA(18874368)
+#define v_d1_c_sum_product_parts ARENA(0)
+#define v_d1_c_sum_product ARENA(18874368)
+#define v_d2_c_sum_data ARENA(18874368)
+#define v_d2_c_sum_product_parts ARENA(0)
+#define v_d2_c_sum_product ARENA(18874368)
+#define v_d3_c_sum_data ARENA(18874368)
+#define v_d3_c_sum_product_parts ARENA(0)
+#define v_d3_c_sum_product ARENA(18874368)
+#define v_d4_c_sum_data ARENA(18874368)
+#define v_d4_c_sum_product_parts ARENA(0)
+#define v_d4_c_sum_product ARENA(18874368)
+#define v_d5_c_sum_data ARENA(0)
+#define v_d5_c_sum_product ARENA(2359296)
+#define v_d6_c_sum_part ARENA(0)
+#define v_d6 ARENA(1806336)
 #define CONST_BYTES 259253760ull
-#define INIT_BYTES 65028096ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
+#define INIT_BYTES 64733184ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -874,6 +882,41 @@ static __global__ void __launch_bounds__(128) k_basis_b5eccbce(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
+//     v2.a.c.sum.filter[i0,i1,i2,r0]
+// p0: v2.a.c.sum.filter, p1: v2.a.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_bd97d5c9(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = 0u;
+    const int i1 = (int)(id / 7u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 8192 + i2 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i1 * 50176 + r0 * 784 + i4], i4 < 784);
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<3136, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i1 * 100352 + i2 * 784 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
@@ -947,6 +990,41 @@ static __global__ void __launch_bounds__(256) k_basis_5db56790(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 6; o1++) {
             y[o0 * 602112 + o1 * 100352 + i2 * 784 + i3 * 28 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
+//     v2.b.c.sum.filter[i0,i1,i2,r0]
+// p0: v2.b.c.sum.filter, p1: v2.b.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_28d8899b(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = 0u;
+    const int i1 = (int)(id / 7u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i1 * 100352 + r0 * 784 + i4], i4 < 784);
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i1 * 100352 + i2 * 784 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -1037,6 +1115,41 @@ static __global__ void __launch_bounds__(256) k_stitch_7e41d5ba(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
+//     v3.a.c.sum.filter[i0,i1,i2,r0]
+// p0: v3.a.c.sum.filter, p1: v3.a.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_6324bf89(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i1 = (int)(id / 16u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 32768 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i1 * 25088 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
@@ -1119,6 +1232,41 @@ static __global__ void __launch_bounds__(224) k_stitch_9c61aaa7(const float *p0,
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_2648f63f(own, y, slice * 196u + k);
+}
+
+// by basis change F(4x4,3x3)
+// v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
+//     v3.b.c.sum.filter[i0,i1,i2,r0]
+// p0: v3.b.c.sum.filter, p1: v3.b.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_1b38f980(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i1 = (int)(id / 16u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i1 * 50176 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
@@ -1212,6 +1360,40 @@ static __global__ void __launch_bounds__(64) k_basis_9ce5c035(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
+//     v4.a.c.sum.filter[i0,i1,i2,r0]
+// p0: v4.a.c.sum.filter, p1: v4.a.c.sum.data
+static __global__ void __launch_bounds__(256, 1) k_product_a2392353(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 16u * 32u;
+    const int i1 = (int)(id / 16u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 131072 + i2 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
@@ -1296,6 +1478,60 @@ static __global__ void __launch_bounds__(128) k_stitch_3fb70a8c(const float *p0,
         part_basis_5c11f843(own, y, slice * 49u + k);
 }
 
+// by basis change F(4x4,3x3); summation splitting (parts)
+// v4.b.c.sum.product.parts[i0,i1,i2,i3,i4,i5] = sum(r0) v4.b.c.sum.data[i1,i2,128*i0+r0,i4,i5] *
+//     v4.b.c.sum.filter[i1,i2,i3,128*i0+r0] where i0 in 0:4, r0 in 0:128
+// p0: v4.b.c.sum.filter, p1: v4.b.c.sum.data
+static __global__ void __launch_bounds__(256, 1) k_product_8d7f01a1(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i2 = (int)(id / 8u % 36u);
+    const int i0 = (int)(id / 288u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 262144 + i3 * 512 + i0 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i5 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i2 * 25088 + i0 * 6272 + r0 * 49 + i5], i5 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 131072>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        if (i5 < 49) {
+            y[i0 * 903168 + i2 * 25088 + i3 * 49 + i5] = acc[i][j];
+        }
+    }
+}
+
+// v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.product.parts[r0,i0,i1,i2,i3,i4]
+static __global__ void __launch_bounds__(256) k_reduce_bef6aea5(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 225792u) return;
+    const int i4 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 903168 + i4]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i4]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
 // by basis change F(4x4,3x3)
 // v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
@@ -1375,6 +1611,60 @@ static __global__ void __launch_bounds__(64) k_basis_3c6503df(const float *p0,
             y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
         }
     }
+}
+
+// by digit re-layout; basis change F(4x4,3x3); summation splitting (parts)
+// d1.c.sum.product.parts[i0,i1,i2,i3,i4,i5,i6,i7] = sum(r0)
+//     d1.c.sum.data[i1,i2,128*i0+r0,i4,i5,i6,i7] * d1.c.sum.filter[i1,i2,i3,128*i0+r0] where
+//     i0 in 0:4, r0 in 0:128
+// p0: d1.c.sum.filter, p1: d1.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_f15489b1(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i2 = (int)(id / 8u % 36u);
+    const int i0 = (int)(id / 288u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 262144 + i3 * 512 + i0 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i7 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i2 * 32768 + i0 * 8192 + r0 * 64 + i7]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 131072>(a), moving<256, 4096>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i7 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 1179648 + i2 * 32768 + i3 * 64
+            + i7]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.product.parts[r0,i0,i1,i2,i3,i4,i5,i6]
+static __global__ void __launch_bounds__(256) k_reduce_b5d6c916(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 294912u) return;
+    const int i6 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 1179648 + i6]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i6]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1465,6 +1755,60 @@ static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
             y[o0 * 196608 + o1 * 32768 + i2 * 64 + i3 * 32 + i4 * 16 + i5 * 4 + i6] = d[o0][o1];
         }
     }
+}
+
+// by digit re-layout; basis change F(4x4,3x3); summation splitting (parts)
+// d4.c.sum.product.parts[i0,i1,i2,i3,i4,i5,i6,i7] = sum(r0)
+//     d4.c.sum.data[i1,i2,64*i0+r0,i4,i5,i6,i7] * d4.c.sum.filter[i1,i2,i3,64*i0+r0] where
+//     i0 in 0:8, r0 in 0:64
+// p0: d4.c.sum.filter, p1: d4.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_2586d349(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 4u * 64u;
+    const int i2 = (int)(id / 4u % 36u);
+    const int i0 = (int)(id / 144u % 8u);
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 131072 + i3 * 512 + i0 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i7 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i2 * 32768 + i0 * 4096 + r0 * 64 + i7]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 131072>(a), moving<256, 4096>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i7 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 589824 + i2 * 16384 + i3 * 64
+            + i7]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.product.parts[r0,i0,i1,i2,i3,i4,i5,i6]
+static __global__ void __launch_bounds__(256) k_reduce_91e6e850(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 147456u) return;
+    const int i6 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 589824 + i6]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i6]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1558,6 +1902,39 @@ static __global__ void __launch_bounds__(64) k_basis_864f4bc0(const float *p0,
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
+// d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+//     d5.c.sum.filter[i0,i1,i2,r0]
+// p0: d5.c.sum.filter, p1: d5.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_3c5346df(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 4u * 32u;
+    const int i1 = (int)(id / 8u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 32768 + i2 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i6 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i1 * 16384 + r0 * 64 + i6]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<256, 8192>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 8192 + i2 * 64 + i6]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// by digit re-layout; basis change F(4x4,3x3)
 // d5.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d5.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
@@ -1597,6 +1974,41 @@ static __global__ void __launch_bounds__(64) k_basis_c287699e(const float *p0,
                 y[i3 * 784 + i4 * 224 + o0 * 56 + i0 * 28 + i5 * 8 + o1 * 2 + i1] = relu(d[o0][o1]
                     + p1[i3]);
             }
+        }
+    }
+}
+
+// by summation splitting (r0 inside), variable substitution
+// d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.k[i0,r0,i1,i2]
+// p0: d6.k, p1: d5
+static __global__ void __launch_bounds__(256, 1) k_product_5ac0e812(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 9u * 64u;
+    const auto a = [&](unsigned e) {
+        const unsigned m = m0 + e % 64u;
+        const int i2 = (int)(m % 9u);
+        const int i0 = (int)(m / 9u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p0[i0 * 1152 + r0 * 9 + i2]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i4], i4 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<false, false, 1>(0u, 128u, moving<36, 144>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 784) {
+            *reinterpret_cast<float4 *>(&y[i2 * 784 + i4]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -2049,25 +2461,6 @@ static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__res
     }
 }
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
-    float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet {
     int ready;  // create went through
@@ -2084,7 +2477,6 @@ struct csrnet {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2116,93 +2508,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_v2_a_c_sum_product = {"v2.a.c.sum.product", 0, 0, 36, 128, 784, 64, 64,
-    784, 784, 8192, 50176, 100352, 1.f};
-static const gemm_size gemm_v2_b_c_sum_product = {"v2.b.c.sum.product", 0, 0, 36, 128, 784, 128,
-    128, 784, 784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_v3_a_c_sum_product = {"v3.a.c.sum.product", 0, 0, 36, 256, 196, 128,
-    128, 196, 196, 32768, 25088, 50176, 1.f};
-static const gemm_size gemm_v3_b_c_sum_product = {"v3.b.c.sum.product", 0, 0, 36, 256, 196, 256,
-    256, 196, 196, 65536, 50176, 50176, 1.f};
-static const gemm_size gemm_v3_c_c_sum_product = {"v3.c.c.sum.product", 0, 0, 36, 256, 196, 256,
-    256, 196, 196, 65536, 50176, 50176, 1.f};
-static const gemm_size gemm_v4_a_c_sum_product = {"v4.a.c.sum.product", 0, 0, 36, 512, 49, 256, 256,
-    49, 49, 131072, 12544, 25088, 1.f};
-static const gemm_size gemm_v4_b_c_sum_product = {"v4.b.c.sum.product", 0, 0, 36, 512, 49, 512, 512,
-    49, 49, 262144, 25088, 25088, 1.f};
-static const gemm_size gemm_v4_c_c_sum_product = {"v4.c.c.sum.product", 0, 0, 36, 512, 49, 512, 512,
-    49, 49, 262144, 25088, 25088, 1.f};
-static const gemm_size gemm_d1_c_sum_product = {"d1.c.sum.product", 0, 0, 36, 512, 64, 512, 512, 64,
-    64, 262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d2_c_sum_product = {"d2.c.sum.product", 0, 0, 36, 512, 64, 512, 512, 64,
-    64, 262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d3_c_sum_product = {"d3.c.sum.product", 0, 0, 36, 512, 64, 512, 512, 64,
-    64, 262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d4_c_sum_product = {"d4.c.sum.product", 0, 0, 36, 256, 64, 512, 512, 64,
-    64, 131072, 32768, 16384, 1.f};
-static const gemm_size gemm_d5_c_sum_product = {"d5.c.sum.product", 0, 0, 36, 128, 64, 256, 256, 64,
-    64, 32768, 16384, 8192, 1.f};
-static const gemm_size gemm_d6_c_sum_part = {"d6.c.sum.part", 0, 0, 1, 576, 784, 128, 128, 784, 784,
-    0, 0, 0, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -2264,9 +2569,6 @@ static int prepare_weights(csrnet *m, cudaStream_t stream) {
         v_v2_a_c_sum_filter));
     CALL(launch(m, ALONE, k_basis_149abef2, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
         v_v1_b_c_sum_filter));
-    // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "d6.c.sum.part.filter", 288, 256, stream, relay{3, 0,
-        {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_d6_k, v_d6_c_sum_part_filter));
     return 0;
 }
 
@@ -2360,7 +2662,7 @@ static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(csrnet *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -2423,69 +2725,63 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_reduce_656cfa8c, "p1", 392, 256, stream, v_v1_b, v_p1));
     CALL(launch(m, LAST, k_basis_b5eccbce, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v2.a.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
-        v_v2_a_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_bf3ba003, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
+    CALL(launch(m, FIRST, k_product_bd97d5c9, "v2.a.c.sum.product", 252, 256, stream,
+        v_v2_a_c_sum_filter, v_v2_a_c_sum_data, v_v2_a_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_bf3ba003, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
     CALL(launch(m, LAST, k_basis_5db56790, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
-        v_v2_b_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_bf3ba003, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
+    CALL(launch(m, FIRST, k_product_28d8899b, "v2.b.c.sum.product", 252, 256, stream,
+        v_v2_b_c_sum_filter, v_v2_b_c_sum_data, v_v2_b_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_bf3ba003, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
-    CALL(launch(m, LAST, k_stitch_7e41d5ba, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
+    CALL(launch(m, MIDDLE, k_stitch_7e41d5ba, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
         v_v3_a_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
-        v_v3_a_c_sum_product));
-    CALL(launch(m, ALONE, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
+    CALL(launch(m, MIDDLE, k_product_6324bf89, "v3.a.c.sum.product", 576, 256, stream,
+        v_v3_a_c_sum_filter, v_v3_a_c_sum_data, v_v3_a_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
-        v_v3_b_c_sum_product));
-    CALL(launch(m, ALONE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
+    CALL(launch(m, MIDDLE, k_product_1b38f980, "v3.b.c.sum.product", 576, 256, stream,
+        v_v3_b_c_sum_filter, v_v3_b_c_sum_data, v_v3_b_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
-        v_v3_c_c_sum_product));
-    CALL(launch(m, FIRST, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product, v_v3_c_b,
-        v_p3));
-    CALL(launch(m, LAST, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
+    CALL(launch(m, MIDDLE, k_product_1b38f980, "v3.c.c.sum.product", 576, 256, stream,
+        v_v3_c_c_sum_filter, v_v3_c_c_sum_data, v_v3_c_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+        v_v3_c_b, v_p3));
+    CALL(launch(m, MIDDLE, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
-        v_v4_a_c_sum_product));
-    CALL(launch(m, ALONE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, MIDDLE, k_product_a2392353, "v4.a.c.sum.product", 576, 256, stream,
+        v_v4_a_c_sum_filter, v_v4_a_c_sum_data, v_v4_a_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
-        v_v4_b_c_sum_product));
-    CALL(launch(m, ALONE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, MIDDLE, k_product_8d7f01a1, "v4.b.c.sum.product.parts", 1152, 256, stream,
+        v_v4_b_c_sum_filter, v_v4_b_c_sum_data, v_v4_b_c_sum_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_bef6aea5, "v4.b.c.sum.product", 882, 256, stream,
+        v_v4_b_c_sum_product_parts, v_v4_b_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
-    // as v2.a.c.sum.product
-    CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
-        v_v4_c_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_8d7f01a1, "v4.c.c.sum.product.parts", 1152, 256, stream,
+        v_v4_c_c_sum_filter, v_v4_c_c_sum_data, v_v4_c_c_sum_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_bef6aea5, "v4.c.c.sum.product", 882, 256, stream,
+        v_v4_c_c_sum_product_parts, v_v4_c_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
-    CALL(launch(m, LAST, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
+    CALL(launch(m, MIDDLE, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
-    // by digit re-layout; basis change F(4x4,3x3)
-    // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d1.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
-        v_d1_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_f15489b1, "d1.c.sum.product.parts", 1152, 256, stream,
+        v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_b5d6c916, "d1.c.sum.product", 1152, 256, stream,
+        v_d1_c_sum_product_parts, v_d1_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
-    CALL(launch(m, LAST, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
+    CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
-    // as d1.c.sum.product
-    CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
-        v_d2_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_f15489b1, "d2.c.sum.product.parts", 1152, 256, stream,
+        v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_b5d6c916, "d2.c.sum.product", 1152, 256, stream,
+        v_d2_c_sum_product_parts, v_d2_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     return 0;
 }
@@ -2493,32 +2789,32 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
 static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, LAST, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
+    CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
-    // as d1.c.sum.product
-    CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
-        v_d3_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_f15489b1, "d3.c.sum.product.parts", 1152, 256, stream,
+        v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_b5d6c916, "d3.c.sum.product", 1152, 256, stream,
+        v_d3_c_sum_product_parts, v_d3_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
-    CALL(launch(m, LAST, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
+    CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    // as d1.c.sum.product
-    CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
-        v_d4_c_sum_product));
-    CALL(launch(m, FIRST, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_2586d349, "d4.c.sum.product.parts", 1152, 256, stream,
+        v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_91e6e850, "d4.c.sum.product", 576, 256, stream,
+        v_d4_c_sum_product_parts, v_d4_c_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
-    // as d1.c.sum.product
-    CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
-        v_d5_c_sum_product));
+    CALL(launch(m, FIRST, k_product_3c5346df, "d5.c.sum.product", 288, 256, stream,
+        v_d5_c_sum_filter, v_d5_c_sum_data, v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ALONE, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b,
+    CALL(launch(m, LAST, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b,
         v_d5));
-    // by summation splitting (r0 inside), variable substitution
-    // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
-    CALL(launch(m, FIRST, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
+    CALL(launch(m, FIRST, k_product_5ac0e812, "d6.c.sum.part", 117, 256, stream, v_d6_k, v_d5,
+        v_d6_c_sum_part));
+    CALL(launch(m, MIDDLE, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
     CALL(launch(m, LAST, k_reduce_c1049b74, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
     return 0;
@@ -2551,7 +2847,6 @@ static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -2626,7 +2921,6 @@ int csrnet_capture(csrnet *m, const void *const *in, void *const *out) {
 void csrnet_destroy(csrnet *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -2683,6 +2977,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    259253760ull, 386737664ull, 0x3c6aa7563ba4b068ull};
+    259253760ull, 381789696ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

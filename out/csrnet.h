@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define CSRNET_ARENA_BYTES 62455808ull
+#define CSRNET_ARENA_BYTES 57802752ull
 #define CSRNET_WEIGHT_BYTES 65054464ull
 
 #ifdef __cplusplus

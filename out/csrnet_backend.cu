@@ -7,37 +7,36 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
-// memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 79.3 us estimated; 121.5 us without derivation
-// libraries cuBLAS (596 MB) 4 steps, without it up to 0.0 us more
+// memory    arena 6370 kB (workspace 0 B of it), constants 57 MB, peak in create 96 MB
+// plan      16 steps, 85.2 us estimated; 129.3 us without derivation
+// libraries none
 // by        basis change 12, summation splitting 3
 //     1.7 us est. d1.c.data                k_basis_a4ec48a9
-//    15.2 us est. d1.c.product             cuBLAS sgemm 512 x 64 x 512, batch 16
+//    16.0 us est. d1.c.product             k_product_25daa04e
 //     1.8 us est. d2.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d2.c.data                k_basis_f60e84c6
-//    15.2 us est. d2.c.product             cuBLAS sgemm 512 x 64 x 512, batch 16
+//    16.0 us est. d2.c.product             k_product_25daa04e
 //     1.8 us est. d3.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d3.c.data                k_basis_f60e84c6
-//    15.2 us est. d3.c.product             cuBLAS sgemm 512 x 64 x 512, batch 16
+//    16.0 us est. d3.c.product             k_product_25daa04e
 //     1.8 us est. d4.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d4.c.data                k_basis_f60e84c6
-//     8.8 us est. d4.c.product             k_product_01983c39
+//    10.1 us est. d4.c.product             k_product_01983c39
 //     1.5 us est. d4.split                 k_basis_35baa8d1
-//     5.4 us est. d5.c.parts               k_product_fcd9fd93
+//     6.7 us est. d5.c.parts               k_product_fcd9fd93
 //     1.6 us est. d5                       k_reduce_03e0a5e9
-//     2.8 us est. y.c.part                 cuBLAS sgemm 576 x 196 x 128
-//     1.4 us est. y                        k_reduce_b6dc7b68
+//     2.7 us est. y.c.part                 k_reduce_b1c5237a
+//     2.4 us est. y                        k_reduce_c71ce774
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_BACKEND_ARENA_BYTES 37748736ull
+#define CSRNET_BACKEND_ARENA_BYTES 6522880ull
 #define CSRNET_BACKEND_WEIGHT_BYTES 34504960ull
 
 #ifdef __cplusplus
@@ -113,32 +112,29 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d3_k INIT(18874368)
 #define v_d4_k INIT(28311552)
 #define v_d5_k INIT(33030144)
-#define v_y_k INIT(34209792)
+#define v_y_k CONST(0)
 #define v_d4 ARENA(1605632)
-#define v_d4_c_digits ARENA(2097152)
-#define v_d3_c_digits ARENA(0)
-#define v_d2_c_digits ARENA(0)
-#define v_d4_c_filter CONST(0)
-#define v_d3_c_filter CONST(8388608)
-#define v_d2_c_filter CONST(25165824)
-#define v_d1_c_filter CONST(41943040)
-#define v_d1_c_data ARENA(33554432)
-#define v_d1_c_product ARENA(35651584)
-#define v_d2_c_data ARENA(33554432)
-#define v_d2_c_product ARENA(35651584)
-#define v_d3_c_data ARENA(33554432)
-#define v_d3_c_product ARENA(35651584)
+#define v_d4_c_digits ARENA(4194304)
+#define v_d3_c_digits ARENA(4194304)
+#define v_d2_c_digits ARENA(4194304)
+#define v_d4_c_filter CONST(294912)
+#define v_d3_c_filter CONST(8683520)
+#define v_d2_c_filter CONST(25460736)
+#define v_d1_c_filter CONST(42237952)
+#define v_d1_c_data ARENA(0)
+#define v_d1_c_product ARENA(2097152)
+#define v_d2_c_data ARENA(0)
+#define v_d2_c_product ARENA(2097152)
+#define v_d3_c_data ARENA(0)
+#define v_d3_c_product ARENA(2097152)
 #define v_d4_c_data ARENA(0)
 #define v_d4_c_product ARENA(2097152)
-#define v_d5_c_lines CONST(58720256)
+#define v_d5_c_lines CONST(59015168)
 #define v_d5_c_parts ARENA(0)
-#define v_d5 ARENA(34006016)
-#define v_y_c_part_filter CONST(59899904)
-#define v_y_c_part ARENA(33554432)
+#define v_d5 ARENA(6422528)
+#define v_y_c_part ARENA(0)
 #define CONST_BYTES 60194816ull
-#define INIT_BYTES 34504704ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
+#define INIT_BYTES 34209792ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -537,6 +533,39 @@ static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
     }
 }
 
+// by digit re-layout; basis change F(2x2,3x3)
+// d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
+//     d1.c.filter[i0,i1,i2,r0]
+// p0: d1.c.filter, p1: d1.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_25daa04e(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i1 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 262144 + i2 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i6 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i6]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
 // d1.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
     const float s0 = d[0];
@@ -767,31 +796,79 @@ static __global__ void __launch_bounds__(64) k_reduce_03e0a5e9(const float *p0,
     y[i3] = relu(acc);
 }
 
-// by summation splitting
-// y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14,
-//     i3 in 0:14, pad y.c.part 0
-// y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_b6dc7b68(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+// by summation splitting (r1,r2 inside), variable substitution
+// y.c.part[i0,i1,i2,i3] = sum(r0,r1) d5[0,i0,i2+2*r0-2,i3+2*r1-2] * y.c.part.filter[i0,i1,r0,r1]
+//     where i2 in 0:14, i3 in 0:14, pad d5 0
+// p0: d5, p1: y.c.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_b1c5237a(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 12544u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
+    if (id >= 229376u) return;
+    const int i3 = (int)(id % 7u) * 2;
+    const int strip = (int)(id / 7u % 4u);
+    const int i1 = (int)(id / 28u % 64u);
+    const int i0 = (int)(id / 1792u);
+    float x[8][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
+    for (int j = 0; j < 8; j++) {
+        const int t0 = strip * 4 + j - 2;
 #pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = r1 * 2 + i3 - 2;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 1764 + r0 * 588
-                + r1 * 196 + t0 * 14 + t1] : 0.f;
-            acc += v0;
+        for (int k = 0; k < 6; k += 2) {
+            const int t1 = i3 + k - 2;
+            const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
+                ? *reinterpret_cast<const float2 *>(&p0[i0 * 196 + t0 * 14 + t1]) : make_float2(0.f,
+                0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
         }
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
+#pragma unroll
+    for (int o = 0; o < 4; o++) {
+        const int i2 = strip * 4 + o;
+        if (i2 >= 14) break;
+        float acc0 = 0.f, acc1 = 0.f;
+#pragma unroll
+        for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+            for (int r1 = 0; r1 < 3; r1++) {
+                const float v0 = p1[i1 * 1152 + i0 * 9 + r0 * 3 + r1];
+                acc0 += x[r0 * 2 + o][r1 * 2] * v0;
+                acc1 += x[r0 * 2 + o][r1 * 2 + 1] * v0;
+            }
+        }
+        reinterpret_cast<float2 *>(y)[i0 * 6272 + i1 * 98 + i2 * 7 + i3 / 2] = make_float2(acc0,
+            acc1);
+    }
+}
+
+// by summation splitting
+// y.c[0,i1,i2,i3] = sum(r0) y.c.part[r0,i1,i2,i3]
+// y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
+static __global__ void __launch_bounds__(256) k_reduce_c71ce774(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)id;
+    float acc = 0.f;
+    const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 128u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 12544 + i3];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12544u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i3] = relu(acc);
+    }
 }
 
 // Those that only create launches.
@@ -910,7 +987,6 @@ struct csrnet_backend {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -942,74 +1018,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(csrnet_backend *h, const gemm_size *g, const float *a, const float *b,
-    float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_d1_c_product = {"d1.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
-    262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d2_c_product = {"d2.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
-    262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d3_c_product = {"d3.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
-    262144, 32768, 32768, 1.f};
-static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128, 196, 196, 0, 0, 0,
-    1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -1054,9 +1062,6 @@ static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
     // d5.c.lines[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "d5.c.lines", 1152, 256, stream, relay{3, 0, {128, 256,
         9}, {2304, 9, 1}, {2304, 1, 256}}, v_d5_k, v_d5_c_lines));
-    // as d5.c.lines
-    CALL(launch(m, ALONE, k_relay_6b411249, "y.c.part.filter", 288, 256, stream, relay{3, 0, {64,
-        128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_y_k, v_y_c_part_filter));
     return 0;
 }
 
@@ -1122,7 +1127,7 @@ static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t str
 }
 
 static int open_libraries(csrnet_backend *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -1174,23 +1179,21 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_a4ec48a9, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
-    // by digit re-layout; basis change F(2x2,3x3)
-    // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     d1.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    CALL(launch(m, FIRST, k_basis_0ae75804, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
+    CALL(launch(m, FIRST, k_product_25daa04e, "d1.c.product", 128, 256, stream, v_d1_c_filter,
+        v_d1_c_data, v_d1_c_product));
+    CALL(launch(m, MIDDLE, k_basis_0ae75804, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
         v_d2_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
-    // as d1.c.product
-    CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    CALL(launch(m, FIRST, k_basis_0ae75804, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
+    CALL(launch(m, FIRST, k_product_25daa04e, "d2.c.product", 128, 256, stream, v_d2_c_filter,
+        v_d2_c_data, v_d2_c_product));
+    CALL(launch(m, MIDDLE, k_basis_0ae75804, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
         v_d3_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
-    // as d1.c.product
-    CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    CALL(launch(m, FIRST, k_basis_0ae75804, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
+    CALL(launch(m, FIRST, k_product_25daa04e, "d3.c.product", 128, 256, stream, v_d3_c_filter,
+        v_d3_c_data, v_d3_c_product));
+    CALL(launch(m, MIDDLE, k_basis_0ae75804, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
         v_d4_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
@@ -1200,11 +1203,10 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
     CALL(launch(m, LAST, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
     CALL(launch(m, FIRST, k_product_fcd9fd93, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
         v_d5_c_parts));
-    CALL(launch(m, LAST, k_reduce_03e0a5e9, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
-    // by summation splitting (r0 inside), variable substitution
-    // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
-    CALL(launch(m, ALONE, k_reduce_b6dc7b68, "y", 196, 64, stream, v_y_c_part, v_y));
+    CALL(launch(m, MIDDLE, k_reduce_03e0a5e9, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
+    CALL(launch(m, MIDDLE, k_reduce_b1c5237a, "y.c.part", 896, 256, stream, v_d5, v_y_k,
+        v_y_c_part));
+    CALL(launch(m, LAST, k_reduce_c71ce774, "y", 392, dim3(32, 8), stream, v_y_c_part, v_y));
     return 0;
 }
 
@@ -1229,7 +1231,6 @@ static int run_on(csrnet_backend *m, const void *const *in, void *const *out, cu
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1305,7 +1306,6 @@ int csrnet_backend_capture(csrnet_backend *m, const void *const *in, void *const
 void csrnet_backend_destroy(csrnet_backend *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1334,6 +1334,6 @@ static const csrnet_backend_tensor info_weights[] = {
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
     CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
-    60194816ull, 132448256ull, 0x8f67e44c7724f8a7ull};
+    60194816ull, 100927488ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

@@ -7,30 +7,27 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 32 MB (workspace 32 MB of it), constants 14 MB, peak in create 57 MB
-// plan      9 steps, 22.0 us estimated; 27.5 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 2.1 us more
-// by        sums of one term 1, summation splitting 6
+// memory    arena 2304 kB (workspace 512 kB of it), constants 14 MB, peak in create 26 MB
+// plan      7 steps, 25.1 us estimated; 42.4 us without derivation
+// libraries none
+// by        sums of one term 1, one-point rule by phases 2, summation splitting 2
 //     2.1 us est. r1                       k_reduce_36593d99
-//     4.6 us est. c2.part                  cuBLAS sgemm 4 x 16 x 512, batch 1024
-//     1.4 us est. r2.split                 k_reduce_8818b3af
-//     3.1 us est. c3.phases.parts          k_product_6ea260d0
-//     2.3 us est. r3.split                 k_reduce_78f41b2d
-//     3.1 us est. c4.phases.parts          k_product_b97749c9
-//     2.3 us est. r4.split                 k_reduce_2fb61eca
-//     1.6 us est. c5.part                  cuBLAS sgemm 4 x 1024 x 64, batch 12
-//     1.4 us est. y.split                  k_reduce_669062e5
+//     6.4 us est. r2.split                 k_product_931cd315, in 8 parts
+//     4.9 us est. c3.phases.parts          k_product_37f5dd63
+//     1.7 us est. r3.split                 k_reduce_31c8b55e
+//     4.4 us est. c4.phases.parts          k_product_5ddd6e02
+//     1.7 us est. r4.split                 k_reduce_94c69e91
+//     4.0 us est. y.split                  k_reduce_a0ab44d1
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 34013184ull
+#define DCGAN_ARENA_BYTES 2359296ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -104,22 +101,20 @@ const dcgan_info *dcgan_describe(void);
 #define v_k3 INIT(8388608)
 #define v_k4 INIT(10485760)
 #define v_k5 INIT(11010048)
-#define v_r4 ARENA(33554432)
 #define v_r3 ARENA(2097152)
 #define v_r2 ARENA(2097152)
-#define v_r1 ARENA(33816576)
-#define v_c2_taps CONST(3276800)
-#define v_c2_part ARENA(33554432)
+#define v_r1 ARENA(524288)
+#define v_c2_phases_lines CONST(3276800)
 #define v_c3_phases_lines CONST(11665408)
+#define v_c5_taps CONST(13762560)
 #define v_c3_phases_parts ARENA(0)
-#define v_c4_phases_lines CONST(13762560)
+#define v_r4 ARENA(2097152)
 #define v_c4_phases_parts ARENA(0)
-#define v_c5_taps CONST(14286848)
-#define v_c5_part ARENA(33816576)
-#define CONST_BYTES 14299136ull
+#define v_c4_phases_lines CONST(13774848)
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 14299392ull
 #define INIT_BYTES 11022336ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 14299136)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -175,6 +170,36 @@ static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
     return {load};
 }
 
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
+// behind them; a thread's in one step lie APART bytes from each other.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -219,6 +244,45 @@ struct load_places {
     }
     // To the step from term k0 on.
     __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
+    }
 };
 
 // Makes a number known before a loop, where the compiler would make it anew in every turn.
@@ -426,6 +490,64 @@ struct product_tile {
     }
 };
 
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+}
+
+static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
+#pragma unroll
+    for (int d = 16; d > 0; d /= 2) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        v += other;
+    }
+    return v;
+}
+
 // by sums of one term
 // c1[0,i1,i2,i3] = sum(r0) z[0,r0,0,0] * c1.filter[i1,i2,i3,r0]
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
@@ -523,166 +645,187 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
     }
 }
 
-// by one-point rule by phases; summation splitting
-// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c2.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where
-//     i3 in 0:4, i4 in 0:4, pad c2.part 0
+// by one-point rule by phases
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
+//     c2.phases.lines[i0,i1,i2,r1_,r2,r0] where i3 in 0:4, i4 in 0:4, pad r1 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_8818b3af(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 4u);
-    const int i0 = (int)(id / 8u % 2u);
-    const int i3 = (int)(id / 16u % 4u);
-    const int i2 = (int)(id / 64u);
-    float acc = 0.f;
+// p0: r1, p1: c2.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_931cd315(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = 0u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e % 16u;
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 512u % 2u);
+        const int r1 = (int)(k0 / 512u / 2u);
+        const int r0 = (int)(k0 % 512u + e / 16u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float>(&p0[r0 * 16 + t0 * 4 + t1], (unsigned)t0 < 4u && (unsigned)t1 < 4u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p1[i0 * 1048576 + i1 * 524288 + i2 * 2048 + r0]);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 256u;
+    tile.multiply<false, true, 2>(from, min(from + 256u, 2048u), turning<64, 1024, 512>(a),
+        moving<4, 131072>(b), next_early, acc);
+    leave_part<8, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
+    add_parts<8, 1>(acc, parts);
 #pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t0 = i0 + i3 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t1 = i1 + i4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 4u && (unsigned)t1 < 4u ? p0[i0 * 32768 + i1 * 16384
-                + i2 * 64 + r0 * 32 + r1 * 16 + t0 * 4 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int i2 = (int)(n0 + tile.column(j));
+        y[i2 * 64 + i3 * 16 + i0 * 8 + i4 * 2 + i1] = relu(acc[i][j]);
     }
-    y[i2 * 64 + i3 * 16 + i0 * 8 + i4 * 2 + i1] = relu(acc);
 }
 
 // by one-point rule by phases; summation splitting (parts)
 // c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
 //     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8,
 //     r0 in 0:16, pad r2 0
-// p0: c3.phases.lines, p1: r2
-static __global__ void __launch_bounds__(256, 1) k_product_6ea260d0(const float *p0,
+// p0: r2, p1: c3.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_37f5dd63(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
+    const unsigned n0 = id % 2u * 64u, m0 = 0u;
     const int i2 = (int)(id / 2u % 2u);
     const int i1 = (int)(id / 4u % 2u);
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i5 = (int)(n % 8u);
-        const int i4 = (int)(n / 8u);
+        const unsigned m = m0 + e % 64u;
+        const int i5 = (int)(m % 8u);
+        const int i4 = (int)(m / 8u);
         const int r2 = (int)(k0 / 16u % 2u);
         const int r1 = (int)(k0 / 16u / 2u);
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i1 + i4 + r1 - 1;
         const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
+        return fetch<float>(&p0[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
             (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p1[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
+    };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, spaced<262144>(a), spaced<1024>(b), next_early, acc);
+    tile.multiply<false, true, 2>(0u, 64u, spaced<1024>(a), spaced<262144>(b), next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 32768 + i1 * 16384 + i2 * 8192 + i3 * 64
-            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const unsigned m = m0 + tile.row(i);
+        const int i5 = (int)(m % 8u);
+        const int i4 = (int)(m / 8u);
+        const int i3 = (int)(n0 + tile.column(j));
+        y[i0 * 32768 + i3 * 256 + i4 * 32 + i1 * 16 + i5 * 2 + i2] = acc[i][j];
     }
 }
 
 // c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_31c8b55e(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
     if (id >= 32768u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 8u);
-    const int i0 = (int)(id / 16u % 2u);
-    const int i3 = (int)(id / 32u);
+    const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 32768 + i0 * 16384 + i1 * 8192 + i3 * 8 + i4];
+        acc += p0[r0 * 32768 + i1];
     }
-    y[i3 * 32 + i0 * 16 + i4 * 2 + i1] = relu(acc);
+    y[i1] = relu(acc);
 }
 
 // by one-point rule by phases; summation splitting (parts)
 // c4.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) r3[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16,
 //     r0 in 0:16, pad r3 0
-// p0: c4.phases.lines, p1: r3
-static __global__ void __launch_bounds__(256, 1) k_product_b97749c9(const float *p0,
+// p0: r3, p1: c4.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_5ddd6e02(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = 0u;
+    const unsigned n0 = 0u, m0 = id % 4u * 64u;
     const int i2 = (int)(id / 4u % 2u);
     const int i1 = (int)(id / 8u % 2u);
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 65536 + i2 * 32768 + i3 * 512 + r2 * 128 + i0 * 16 + r0]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i5 = (int)(n % 16u);
-        const int i4 = (int)(n / 16u);
+        const unsigned m = m0 + e % 64u;
+        const int i5 = (int)(m % 16u);
+        const int i4 = (int)(m / 16u);
         const int r2 = (int)(k0 / 16u % 2u);
         const int r1 = (int)(k0 / 16u / 2u);
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i1 + i4 + r1 - 1;
         const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p1[i0 * 4096 + r0 * 256 + t0 * 16 + t1],
+        return fetch<float>(&p0[i0 * 4096 + r0 * 256 + t0 * 16 + t1],
             (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e / 16u);
+        return fetch<float4>(&p1[r2 * 32768 + i0 * 4096 + r0 * 256 + i1 * 128 + i2 * 64 + i3]);
+    };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, spaced<131072>(a), spaced<4096>(b), next_early, acc);
+    tile.multiply<false, false, 2>(0u, 64u, spaced<4096>(a), spaced<16384>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 65536 + i1 * 32768 + i2 * 16384 + i3 * 256
-            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const unsigned m = m0 + tile.row(i);
+        const int i5 = (int)(m % 16u);
+        const int i4 = (int)(m / 16u);
+        const int i3 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 65536 + i4 * 4096 + i1 * 2048 + i5 * 128 + i2 * 64
+            + i3]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
 // c4.phases[i0,i1,i2,i3,i4] = sum(r0) c4.phases.parts[r0,i0,i1,i2,i3,i4]
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(128) k_reduce_2fb61eca(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 65536u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 16u);
-    const int i0 = (int)(id / 32u % 2u);
-    const int i3 = (int)(id / 64u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 65536 + i0 * 32768 + i1 * 16384 + i3 * 16 + i4];
-    }
-    y[i3 * 64 + i0 * 32 + i4 * 2 + i1] = relu(acc);
-}
-
-// by one-point rule by phases; summation splitting
-// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c5.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where
-//     i3 in 0:32, i4 in 0:32, pad c5.part 0
-// y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_669062e5(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_94c69e91(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 16384u) return;
+    const int i2 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 65536 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i2]) = make_float4(relu(acc0), relu(acc1), relu(acc2),
+        relu(acc3));
+}
+
+// by one-point rule by phases
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
+//     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:32, i4 in 0:32, pad r4 0
+// y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
+// p0: r4, p1: c5.taps
+static __global__ void __launch_bounds__(128) k_reduce_a0ab44d1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
     await_previous(next_early);
     if (id >= 12288u) return;
     const int i1 = (int)(id % 2u);
@@ -691,18 +834,22 @@ static __global__ void __launch_bounds__(64) k_reduce_669062e5(const float *p0,
     const int i3 = (int)(id / 128u % 32u);
     const int i2 = (int)(id / 4096u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t0 = i0 + i3 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t1 = i1 + i4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[i0 * 24576 + i1 * 12288
-                + i2 * 4096 + r0 * 2048 + r1 * 1024 + t0 * 32 + t1] : 0.f;
-            acc += v0;
-        }
+#pragma unroll 4
+    for (unsigned k = lane; k < 256u; k += 32u) {
+        const int r0 = (int)(k % 64u);
+        const int r2 = (int)(k / 64u % 2u);
+        const int r1 = (int)(k / 128u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 2048 + t1 * 64 + r0]
+            : 0.f;
+        const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
+        acc += v1;
     }
-    y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc);
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc);
+    }
 }
 
 // Those that only create launches.
@@ -742,7 +889,6 @@ struct dcgan {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -776,69 +922,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_c2_part = {"c2.part", 1, 0, 1024, 4, 16, 512, 4, 16, 16, 2048, 0, 64,
-    1.f};
-static const gemm_size gemm_c5_part = {"c5.part", 1, 0, 12, 4, 1024, 64, 4, 1024, 1024, 256, 0,
-    4096, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
-}
-
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
 // over (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
@@ -870,22 +953,23 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
-    // by one-point rule by phases
-    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
-    //     i4 in 0:2, i5 in 0:2
-    CALL(launch(m, ALONE, k_relay_6b411249, "c2.taps", 8192, 256, stream, relay{6, 15, {2, 2, 256,
-        512, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {1048576, 524288, 2048, 4, 2, 1}}, v_k2,
-        v_c2_taps));
-    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
+    // c2.phases.lines[i0,i1,i2,i3,i4,i5] = k2[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
+    CALL(launch(m, ALONE, k_relay_6b411249, "c2.phases.lines", 8192, 256, stream, relay{6, 15, {2,
+        2, 256, 2, 2, 512}, {-4, -1, 16, -8, -2, 4096}, {1048576, 524288, 2048, 1024, 512, 1}},
+        v_k2, v_c2_phases_lines));
+    // as c2.phases.lines
     CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
         2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144, 131072, 1024, 512, 256, 1}}, v_k3,
         v_c3_phases_lines));
-    // as c3.phases.lines
+    // as c2.phases.lines
+    // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
-        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536, 32768, 512, 256, 128, 1}}, v_k4,
+        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64, 1, 65536, 32768, 256}}, v_k4,
         v_c4_phases_lines));
-    // as c2.taps
+    // by one-point rule by phases
+    // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
+    //     i4 in 0:2, i5 in 0:2
     CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
         2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
@@ -934,6 +1018,7 @@ static int check_device(dcgan *m) {
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -952,7 +1037,7 @@ static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(dcgan *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -1003,24 +1088,23 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
-    // by one-point rule by phases; summation splitting (r0 inside), variable substitution
-    // c2.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r1[0,r0,i5,i6] * c2.taps[i0,i1,i2,r0,i3,i4]
-    CALL(gemm_run(m, &gemm_c2_part, v_c2_taps, v_r1, v_c2_part));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, FIRST, k_reduce_8818b3af, "r2.split", 256, 64, stream, v_c2_part, v_r2));
-    CALL(launch(m, MIDDLE, k_product_6ea260d0, "c3.phases.parts", 128, 256, stream,
-        v_c3_phases_lines, v_r2, v_c3_phases_parts));
+    CALL(launch(m, FIRST, k_product_931cd315, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
+        v_r2, (float4 *)v_workspace, v_arrived + 0));
+    // c3.phases.parts stored as [i0,i3,i4,i1,i5,i2]
+    CALL(launch(m, MIDDLE, k_product_37f5dd63, "c3.phases.parts", 128, 256, stream, v_r2,
+        v_c3_phases_lines, v_c3_phases_parts));
     // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, MIDDLE, k_reduce_78f41b2d, "r3.split", 512, 64, stream, v_c3_phases_parts,
+    CALL(launch(m, MIDDLE, k_reduce_31c8b55e, "r3.split", 512, 64, stream, v_c3_phases_parts,
         v_r3));
-    CALL(launch(m, MIDDLE, k_product_b97749c9, "c4.phases.parts", 128, 256, stream,
-        v_c4_phases_lines, v_r3, v_c4_phases_parts));
-    // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, LAST, k_reduce_2fb61eca, "r4.split", 512, 128, stream, v_c4_phases_parts, v_r4));
-    // as c2.part
-    CALL(gemm_run(m, &gemm_c5_part, v_c5_taps, v_r4, v_c5_part));
+    // c4.phases.parts stored as [i0,i4,i1,i5,i2,i3]
+    CALL(launch(m, MIDDLE, k_product_5ddd6e02, "c4.phases.parts", 128, 256, stream, v_r3,
+        v_c4_phases_lines, v_c4_phases_parts));
+    // r4.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, MIDDLE, k_reduce_94c69e91, "r4.split", 256, 64, stream, v_c4_phases_parts,
+        v_r4));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ALONE, k_reduce_669062e5, "y.split", 192, 64, stream, v_c5_part, v_y));
+    CALL(launch(m, LAST, k_reduce_a0ab44d1, "y.split", 3072, 128, stream, v_r4, v_c5_taps, v_y));
     return 0;
 }
 
@@ -1045,7 +1129,6 @@ static int run_on(dcgan *m, const void *const *in, void *const *out, cudaStream_
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1120,7 +1203,6 @@ int dcgan_capture(dcgan *m, const void *const *in, void *const *out) {
 void dcgan_destroy(dcgan *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1148,6 +1230,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299136ull, 59334656ull, 0x6756f55537a6229eull};
+    14299392ull, 27681024ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -7,110 +7,113 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
-// plan      122 steps, 482.8 us estimated; 775.4 us without derivation
-// libraries cuDNN (415 MB) 17 steps, without it up to 3.0 us more
-//           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
-// by        basis change 21, merging 94, summation splitting 14, products with one weight
+// memory    arena 23 MB (workspace 12 MB of it), constants 61 MB, peak in create 136 MB
+// plan      125 steps, 576.3 us estimated; 902.6 us without derivation
+// libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
+//           cuBLAS (596 MB) 14 steps, without it up to 0.6 us more
+// by        basis change 21, merging 87, summation splitting 20, products with one weight
 //     collected 2
-//     8.4 us est. stem                     k_product_682868a0
+//     9.7 us est. stem                     k_product_682868a0
 //     2.0 us est. p                        k_reduce_771927ed
-//     2.4 us est. l1.a                     cuDNN conv 1x1, 64 to 64 + bias + relu
+//     3.7 us est. l1.a                     k_product_f180865d
 //     1.8 us est. l1.b.c.sum.data          k_basis_2e916ba5
-//     3.8 us est. l1.b.c.sum.product       cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.b.c.sum.product       k_product_bdcf493e
 //     1.8 us est. l1.b                     k_basis_3adc4c30
-//     6.5 us est. l1                       k_product_18887706
-//     5.2 us est. l1.0.a                   k_product_18efe1da
+//     7.8 us est. l1                       k_product_18887706
+//     6.5 us est. l1.0.a                   k_product_18efe1da
 //     1.8 us est. l1.0.b.c.sum.data        k_basis_2e916ba5
-//     3.8 us est. l1.0.b.c.sum.product     cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.0.b.c.sum.product     k_product_bdcf493e
 //     1.8 us est. l1.0.b                   k_basis_3adc4c30
-//     4.1 us est. l1.0                     k_product_a2ff115e
-//     5.2 us est. l1.1.a                   k_product_18efe1da
+//     5.4 us est. l1.0                     k_product_a2ff115e
+//     6.5 us est. l1.1.a                   k_product_18efe1da
 //     1.8 us est. l1.1.b.c.sum.data        k_basis_2e916ba5
-//     3.8 us est. l1.1.b.c.sum.product     cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.1.b.c.sum.product     k_product_bdcf493e
 //     1.8 us est. l1.1.b                   k_basis_3adc4c30
-//     4.1 us est. l1.1                     k_product_a2ff115e
-//    23.3 us est. l2.a.c.sum.merged        cuBLAS sgemm 590 x 3136 x 256
-//     8.5 us est. l2.b.c.sum.part          k_product_eefe6086
+//     5.4 us est. l1.1                     k_product_a2ff115e
+//    28.2 us est. l2.a.c.sum.merged        cuDNN conv 1x1, 256 to 590
+//     9.8 us est. l2.b.c.sum.part          k_product_eefe6086
 //     3.1 us est. g1.l1                    k_siblings_e1e32c64
-//     3.0 us est. g1.l2.sum.merged         cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     4.5 us est. l2.c.sum                 cuDNN conv 1x1, 128 to 512
-//     8.2 us est. l2                       cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     5.5 us est. l2.0.a                   cuDNN conv 1x1, 512 to 128 + bias + relu
+//     5.4 us est. g1.l2.sum.merged         cuBLAS sgemm 231 x 3136 x 21, batch 2
+//     6.1 us est. l2.c.sum                 k_product_cd0838e8
+//     9.6 us est. l2                       k_product_ae38b8dd
+//     7.2 us est. l2.0.a                   k_product_82a379c2
 //     2.7 us est. g1.s                     k_siblings_f758afd5
-//     3.4 us est. g1.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
-//     4.8 us est. l2.0.b.c.sum.product     cuBLAS sgemm 128 x 49 x 128, batch 36
+//     4.7 us est. g1.a                     k_product_4cf78933
+//     6.2 us est. l2.0.b.c.sum.product     k_product_e67bd7ea
 //     1.5 us est. l2.0.b                   k_basis_9249cb7c
-//     4.5 us est. l2.0                     cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.1.a                   cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.1 us est. l2.0                     k_product_eddf6fee
+//     7.2 us est. l2.1.a                   k_product_82a379c2
 //     1.6 us est. l2.1.b.c.sum.data        k_basis_d375994a
-//     4.8 us est. l2.1.b.c.sum.product     cuBLAS sgemm 128 x 49 x 128, batch 36
+//     6.2 us est. l2.1.b.c.sum.product     k_product_e67bd7ea
 //     1.5 us est. l2.1.b                   k_basis_9249cb7c
-//     4.5 us est. l2.1                     cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.2.a                   cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.1 us est. l2.1                     k_product_eddf6fee
+//     7.2 us est. l2.2.a                   k_product_82a379c2
 //     1.6 us est. l2.2.b.c.sum.data        k_basis_d375994a
-//     4.8 us est. l2.2.b.c.sum.product     cuBLAS sgemm 128 x 49 x 128, batch 36
+//     6.2 us est. l2.2.b.c.sum.product     k_product_e67bd7ea
 //     1.5 us est. l2.2.b                   k_basis_9249cb7c
-//     4.5 us est. l2.2                     cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    20.9 us est. g2.l1.sum.merged         k_product_2955687f
+//     6.1 us est. l2.2                     k_product_eddf6fee
+//    22.2 us est. g2.l1.sum.merged         k_product_2955687f
 //     3.1 us est. g2.l1                    k_siblings_94771ea5
-//     1.9 us est. g2.l2.sum.merged         cuBLAS sgemm 231 x 784 x 21, batch 2
-//     8.8 us est. l3.l1.c.sum.product      k_product_26c0e068
+//     3.3 us est. g2.l2.sum.merged         cuBLAS sgemm 231 x 784 x 21, batch 2
+//    10.1 us est. l3.l1.c.sum.product      k_product_26c0e068
 //     1.9 us est. g2.s                     k_siblings_540b8137
-//     5.3 us est. l3.l2.c.sum.merged       k_product_9f732010
+//     7.0 us est. l3.l2.c.sum.merged       cuBLAS sgemm 425 x 784 x 85, batch 2
 //     2.2 us est. g2.a.c.sum.part          k_siblings_5b2b5f3b
-//    10.5 us est. l3.d.0                   k_product_b4ade54d
-//    15.0 us est. l3.c1.0.sum.merged       cuBLAS sgemm 850 x 196 x 1024
+//    11.8 us est. l3.d.0                   k_product_b4ade54d
+//    14.3 us est. l3.c1.0.sum.merged.parts k_product_9caa38a4
+//     2.7 us est. g2.a                     k_siblings_a195cdbe
 //     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
-//     2.9 us est. l3.c2.0.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. g2.a                     k_siblings_612f8c4f
-//     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.c1.1.sum              k_siblings_830e2fd4
-//     2.9 us est. l3.c2.1.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     4.2 us est. l3.c2.0.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. g2.b.sum.part            k_siblings_099e4b68
-//     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     4.2 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     1.8 us est. l3.c1.1.sum              k_siblings_830e2fd4
+//     4.2 us est. l3.c2.1.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.4 us est. l3.u.1                   k_row_cbb33834
+//     4.2 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.8 us est. l3.c1.2.sum              k_siblings_830e2fd4
-//     2.9 us est. l3.c2.2.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     4.2 us est. l3.c2.2.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.4 us est. l3.u.2                   k_row_cbb33834
-//     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     4.2 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.8 us est. l3.c1.3.sum              k_siblings_830e2fd4
-//     2.9 us est. l3.c2.3.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     4.2 us est. l3.c2.3.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.4 us est. l3.u.3                   k_row_cbb33834
-//     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     4.2 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.6 us est. l3.t1.4                  k_siblings_f3f7315e
-//     2.9 us est. l3.c2.4.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
+//     4.2 us est. l3.c2.4.sum.merged       cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.5 us est. l3.f.4.sum.terms         k_row_d32a0c06
-//     2.9 us est. l3                       k_product_27fe3298
-//    31.7 us est. g3.l1.sum.merged         cuBLAS sgemm 2254 x 196 x 1024
-//     1.7 us est. g3.l1                    k_siblings_f4d277f2
-//     1.9 us est. g3.l2.sum.merged         cuBLAS sgemm 231 x 196 x 21, batch 2
-//     1.5 us est. g3.s                     k_row_196db79f
+//     4.2 us est. l3                       k_product_27fe3298
+//    26.0 us est. g3.l1.sum.merged.parts   k_product_c730b580
+//     6.2 us est. g3.r1.sum.part.parts     cuBLAS sgemm 231 x 196 x 64, batch 16
+//     3.5 us est. g3.l1.sum.merged         k_siblings_9e5e4f42
+//     1.7 us est. g3.l1                    k_siblings_0d6f56d0
+//     6.6 us est. l4.l2.c.sum.merged       cuBLAS sgemm 896 x 196 x 128, batch 2
+//     2.8 us est. g3.r2.sum                k_siblings_9451c992
+//    12.1 us est. l4.d.0                   k_product_f73106e7, in 4 parts
+//    16.3 us est. l4.c1.0.sum.merged.parts k_product_f17e8a9b
+//     2.8 us est. g3.s                     k_siblings_1570f332
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
-//     4.8 us est. l4.l2.c.sum.merged       cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.6 us est. l4.m                     k_row_7f5b7130
-//    10.8 us est. l4.d.0                   k_product_f73106e7, in 4 parts
-//    15.6 us est. l4.c1.0.sum.merged       cuBLAS sgemm 1792 x 49 x 2048
 //     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
-//     2.8 us est. l4.c2.0.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     3.9 us est. l4.c2.0.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.u.0                   k_row_0a5518fe
-//     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     3.9 us est. l4.c1.1.sum.added.merged k_product_efc26cab
 //     1.6 us est. l4.c1.1.sum              k_siblings_8b634053
-//     2.8 us est. l4.c2.1.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     3.9 us est. l4.c2.1.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.u.1                   k_row_0a5518fe
-//     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     3.9 us est. l4.c1.2.sum.added.merged k_product_efc26cab
 //     1.6 us est. l4.c1.2.sum              k_siblings_8b634053
-//     2.8 us est. l4.c2.2.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     3.9 us est. l4.c2.2.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.u.2                   k_row_0a5518fe
-//     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     3.9 us est. l4.c1.3.sum.added.merged k_product_efc26cab
 //     1.6 us est. l4.c1.3.sum              k_siblings_8b634053
-//     2.8 us est. l4.c2.3.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     3.9 us est. l4.c2.3.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.u.3                   k_row_0a5518fe
-//     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     3.9 us est. l4.c1.4.sum.added.merged k_product_efc26cab
 //     1.5 us est. l4.t1.4                  k_siblings_daaf51d4
-//     2.8 us est. l4.c2.4.sum.merged       cuBLAS sgemm 896 x 49 x 128, batch 2
+//     3.9 us est. l4.c2.4.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.f.4.sum.terms         k_row_7c6003a7
-//     2.6 us est. l4                       k_product_776d70ee
-//     7.0 us est. g4.l1.sum.merged         cuBLAS sgemm 462 x 49 x 2048
+//     3.9 us est. l4                       k_product_776d70ee
+//     6.2 us est. g4.l1.sum.merged.parts   k_product_ea72012f
+//     1.6 us est. g4.l1.sum.merged         k_reduce_0cd9293f
 //     1.5 us est. g4.l1                    k_siblings_8c629187
 //     1.6 us est. g4.r2.sum                k_reduce_4e226e53
 //     1.6 us est. g4.s                     k_reduce_9ac56741
@@ -124,17 +127,17 @@
 //     1.5 us est. f2.a                     k_reduce_4b9d903f
 //     1.6 us est. f2.b.sum.part            k_reduce_178f9fad
 //     1.6 us est. f2                       k_reduce_45576e6e
-//     3.5 us est. s1                       k_product_9902a0e1
-//     3.4 us est. f1.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
-//     3.4 us est. f1                       cuDNN conv 3x3, 21 to 21 + residual + bias
-//     3.4 us est. f0.a                     cuDNN conv 3x3, 21 to 21 + bias + relu
-//     3.4 us est. f0                       cuDNN conv 3x3, 21 to 21 + residual + bias
+//     4.8 us est. s1                       k_product_9902a0e1
+//     4.7 us est. f1.a                     k_product_4cf78933
+//     4.7 us est. f1                       k_product_0cefaac0
+//     4.7 us est. f0.a                     k_product_4cf78933
+//     4.7 us est. f0                       k_product_0cefaac0
 //     3.7 us est. u0                       k_map_b44c9649
-//    11.6 us est. e0.a.c.sum.part          cuDNN conv 3x1, 21 to 63
+//    13.0 us est. e0.a.c.sum.part          k_product_77547bef
 //     4.2 us est. e0.a                     k_reduce_d0afa7fc
-//    11.6 us est. e0.b.sum.part            cuDNN conv 3x1, 21 to 63
+//    13.0 us est. e0.b.sum.part            k_product_77547bef
 //     4.9 us est. e0                       k_reduce_e08b6c5a
-//     4.5 us est. y                        cuDNN conv 1x1, 21 to 21 + bias
+//     6.3 us est. y                        k_product_5050e60d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -146,7 +149,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define GCN_ARENA_BYTES 54628352ull
+#define GCN_ARENA_BYTES 24386048ull
 #define GCN_WEIGHT_BYTES 56293120ull
 
 #ifdef __cplusplus
@@ -333,209 +336,216 @@ const gcn_info *gcn_describe(void);
 #define v_g2_b_b CONST(4173056)
 #define v_g3_l1_k INIT(46131200)
 #define v_g3_l1_b CONST(4173312)
-#define v_g3_l2_k INIT(47077376)
-#define v_g3_l2_b INIT(47096832)
-#define v_g3_r1_k INIT(47097088)
-#define v_g3_r1_b CONST(4173568)
-#define v_g3_r2_k INIT(48043264)
-#define v_g3_r2_b INIT(48062720)
-#define v_g3_a_c_k CONST(4173824)
-#define v_g3_a_c_b CONST(4189952)
-#define v_g3_b_k CONST(4190208)
-#define v_g3_b_b CONST(4206336)
-#define v_g4_l1_k INIT(48062976)
-#define v_g4_l1_b CONST(4206592)
-#define v_g4_l2_k CONST(4206848)
-#define v_g4_l2_b INIT(49955328)
-#define v_g4_r1_k INIT(49955584)
-#define v_g4_r1_b CONST(4226304)
-#define v_g4_r2_k CONST(4226560)
-#define v_g4_r2_b INIT(51847936)
-#define v_g4_a_c_k CONST(4246016)
-#define v_g4_a_c_b CONST(4262144)
-#define v_g4_b_k CONST(4262400)
-#define v_g4_b_b CONST(4278528)
-#define v_f3_a_c_k CONST(4278784)
-#define v_f3_a_c_b CONST(4294912)
-#define v_f3_b_k CONST(4295168)
-#define v_f3_b_b CONST(4311296)
-#define v_f2_a_c_k CONST(4311552)
-#define v_f2_a_c_b CONST(4327680)
-#define v_f2_b_k CONST(4327936)
-#define v_f2_b_b CONST(4344064)
-#define v_f1_a_c_k CONST(4344320)
-#define v_f1_a_c_b CONST(4360448)
-#define v_f1_b_k CONST(4360704)
-#define v_f1_b_b CONST(4376832)
-#define v_f0_a_c_k CONST(4377088)
-#define v_f0_a_c_b CONST(4393216)
-#define v_f0_b_k CONST(4393472)
-#define v_f0_b_b CONST(4409600)
-#define v_e0_a_c_k INIT(51848192)
-#define v_e0_a_c_b CONST(4409856)
-#define v_e0_b_k INIT(51864320)
-#define v_e0_b_b CONST(4410112)
-#define v_y_k CONST(4410368)
-#define v_y_b CONST(4412160)
-#define v_l4_t1_4_joined ARENA(34307072)
-#define v_l4_t1_3_joined ARENA(34307072)
-#define v_l4_t1_2_joined ARENA(34307072)
-#define v_l4_t1_1_joined ARENA(34307072)
-#define v_l4_t1_0_joined ARENA(34307072)
-#define v_l4_m_joined ARENA(36704768)
-#define v_l4_l1_joined ARENA(37607936)
-#define v_g3_l1_joined ARENA(37874688)
-#define v_l3_t1_4_joined ARENA(34221056)
-#define v_l3_t1_3_joined ARENA(34221056)
-#define v_l3_t1_2_joined ARENA(34221056)
-#define v_l3_t1_1_joined ARENA(34221056)
-#define v_l3_t1_0_joined ARENA(35604224)
-#define v_l3_m_joined ARENA(38371328)
-#define v_l3_l1_joined ARENA(41692672)
-#define v_g2_l1_joined ARENA(42752768)
-#define v_g1_l1_joined ARENA(44166656)
-#define v_l1_b_joined ARENA(37167104)
+#define v_g3_l2_k CONST(4173568)
+#define v_g3_l2_b INIT(47077376)
+#define v_g3_r1_k INIT(47077632)
+#define v_g3_r1_b CONST(4193024)
+#define v_g3_r2_k CONST(4193280)
+#define v_g3_r2_b INIT(48023808)
+#define v_g3_a_c_k CONST(4212736)
+#define v_g3_a_c_b CONST(4228864)
+#define v_g3_b_k CONST(4229120)
+#define v_g3_b_b CONST(4245248)
+#define v_g4_l1_k INIT(48024064)
+#define v_g4_l1_b CONST(4245504)
+#define v_g4_l2_k CONST(4245760)
+#define v_g4_l2_b INIT(49916416)
+#define v_g4_r1_k INIT(49916672)
+#define v_g4_r1_b CONST(4265216)
+#define v_g4_r2_k CONST(4265472)
+#define v_g4_r2_b INIT(51809024)
+#define v_g4_a_c_k CONST(4284928)
+#define v_g4_a_c_b CONST(4301056)
+#define v_g4_b_k CONST(4301312)
+#define v_g4_b_b CONST(4317440)
+#define v_f3_a_c_k CONST(4317696)
+#define v_f3_a_c_b CONST(4333824)
+#define v_f3_b_k CONST(4334080)
+#define v_f3_b_b CONST(4350208)
+#define v_f2_a_c_k CONST(4350464)
+#define v_f2_a_c_b CONST(4366592)
+#define v_f2_b_k CONST(4366848)
+#define v_f2_b_b CONST(4382976)
+#define v_f1_a_c_k CONST(4383232)
+#define v_f1_a_c_b CONST(4399360)
+#define v_f1_b_k CONST(4399616)
+#define v_f1_b_b CONST(4415744)
+#define v_f0_a_c_k CONST(4416000)
+#define v_f0_a_c_b CONST(4432128)
+#define v_f0_b_k CONST(4432384)
+#define v_f0_b_b CONST(4448512)
+#define v_e0_a_c_k INIT(51809280)
+#define v_e0_a_c_b CONST(4448768)
+#define v_e0_b_k INIT(51825408)
+#define v_e0_b_b CONST(4449024)
+#define v_y_k CONST(4449280)
+#define v_y_b CONST(4451072)
+#define v_l4_t1_4_joined ARENA(351232)
+#define v_l4_t1_3_joined ARENA(351232)
+#define v_l4_t1_2_joined ARENA(351232)
+#define v_l4_t1_1_joined ARENA(351232)
+#define v_l4_t1_0_joined ARENA(351232)
+#define v_l4_m_joined ARENA(22889984)
+#define v_l4_l1_joined ARENA(13669888)
+#define v_l3_t1_4_joined ARENA(13734400)
+#define v_l3_t1_3_joined ARENA(13734400)
+#define v_l3_t1_2_joined ARENA(13734400)
+#define v_l3_t1_1_joined ARENA(13734400)
+#define v_l3_t1_0_joined ARENA(13734400)
+#define v_l3_m_joined ARENA(17081856)
+#define v_l3_l1_joined ARENA(20403200)
+#define v_g2_l1_joined ARENA(20936448)
+#define v_g1_l1_joined ARENA(22877184)
+#define v_l1_b_joined ARENA(3612672)
 #define v_stem ARENA(0)
-#define v_l1_b_c_sum_filter CONST(4412416)
-#define v_l1_a ARENA(35360768)
-#define v_l1_b_c_sum_data ARENA(33554432)
-#define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_c_sum_weights CONST(5002240)
-#define v_l1_const CONST(5133312)
-#define v_l1 ARENA(33554432)
-#define v_l1_0_b_c_sum_filter CONST(5134336)
-#define v_l1_0_a ARENA(0)
-#define v_l1_0_b_c_sum_data ARENA(36765696)
-#define v_l1_0_b_c_sum_product ARENA(38572032)
-#define v_l1_0_b ARENA(0)
-#define v_l1_0 ARENA(36765696)
-#define v_l1_1_b_c_sum_filter CONST(5724160)
-#define v_l1_1_a ARENA(0)
-#define v_l1_1_b_c_sum_data ARENA(33554432)
-#define v_l1_1_b_c_sum_product ARENA(39976960)
+#define v_l1_b_c_sum_filter CONST(4451328)
+#define v_l1_a ARENA(1806336)
+#define v_l1_b_c_sum_data ARENA(0)
+#define v_l1_b_c_sum_product ARENA(1806336)
+#define v_l1_c_sum_weights CONST(5041152)
+#define v_l1_const CONST(5172224)
+#define v_l1 ARENA(0)
+#define v_l1_0_b_c_sum_filter CONST(5173248)
+#define v_l1_0_a ARENA(5017600)
+#define v_l1_0_b_c_sum_data ARENA(3211264)
+#define v_l1_0_b_c_sum_product ARENA(5017600)
+#define v_l1_0_b ARENA(6823936)
+#define v_l1_0 ARENA(3211264)
+#define v_l1_1_b_c_sum_filter CONST(5763072)
+#define v_l1_1_a ARENA(1806336)
+#define v_l1_1_b_c_sum_data ARENA(0)
+#define v_l1_1_b_c_sum_product ARENA(6422528)
 #define v_l1_1_b ARENA(0)
-#define v_l1_1 ARENA(40955392)
-#define v_l2_a_c_sum_weights CONST(6313984)
-#define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(6918144)
-#define v_g1_l2_sum_merged ARENA(33554432)
-#define v_g1_s_const CONST(6957056)
-#define v_g1_s ARENA(42225920)
-#define v_g1_a ARENA(42489344)
+#define v_l1_1 ARENA(19665920)
+#define v_l2_a_c_sum_weights CONST(6352896)
+#define v_l2_a_c_sum_merged ARENA(12264960)
+#define v_g1_l2_sum_weights CONST(6957056)
+#define v_g1_l2_sum_merged ARENA(12264960)
+#define v_g1_s_const CONST(6995968)
+#define v_g1_s ARENA(23793152)
+#define v_g1_a ARENA(24056576)
 #define v_l2_b_c_sum_part ARENA(0)
-#define v_l2_b ARENA(44693504)
-#define v_l2_c_sum ARENA(39349760)
-#define v_l2_const CONST(6957312)
-#define v_l2 ARENA(44166656)
-#define v_l2_0_b_c_sum_filter CONST(6959360)
-#define v_l2_0_a ARENA(40252928)
-#define v_l2_0_b_c_sum_data ARENA(39349760)
-#define v_l2_0_b_c_sum_product ARENA(33554432)
-#define v_l2_0_b ARENA(35160064)
-#define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(9318656)
-#define v_l2_1_a ARENA(36063232)
-#define v_l2_1_b_c_sum_data ARENA(35160064)
-#define v_l2_1_b_c_sum_product ARENA(36063232)
-#define v_l2_1_b ARENA(36966400)
-#define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(11677952)
-#define v_l2_2_a ARENA(34457600)
-#define v_l2_2_b_c_sum_data ARENA(33554432)
-#define v_l2_2_b_c_sum_product ARENA(36765696)
-#define v_l2_2_b ARENA(33554432)
-#define v_g2_l1_sum_weights CONST(14037248)
+#define v_l2_b ARENA(23404032)
+#define v_l2_c_sum ARENA(0)
+#define v_l2_const CONST(6996224)
+#define v_l2 ARENA(1605632)
+#define v_l2_0_b_c_sum_filter CONST(6998272)
+#define v_l2_0_a ARENA(903168)
+#define v_l2_0_b_c_sum_data ARENA(0)
+#define v_l2_0_b_c_sum_product ARENA(3211264)
+#define v_l2_0_b ARENA(4114432)
+#define v_l2_0 ARENA(0)
+#define v_l2_1_b_c_sum_filter CONST(9357568)
+#define v_l2_1_a ARENA(2508800)
+#define v_l2_1_b_c_sum_data ARENA(1605632)
+#define v_l2_1_b_c_sum_product ARENA(2508800)
+#define v_l2_1_b ARENA(3411968)
+#define v_l2_1 ARENA(1605632)
+#define v_l2_2_b_c_sum_filter CONST(11716864)
+#define v_l2_2_a ARENA(903168)
+#define v_l2_2_b_c_sum_data ARENA(0)
+#define v_l2_2_b_c_sum_product ARENA(3211264)
+#define v_l2_2_b ARENA(0)
+#define v_g2_l1_sum_weights CONST(14076160)
 #define v_g2_l1_sum_merged ARENA(0)
-#define v_g2_l2_sum_weights CONST(15853824)
-#define v_g2_l2_sum_merged ARENA(40243712)
-#define v_g2_s_const CONST(15892736)
-#define v_g2_s ARENA(37808640)
-#define v_g2_a_c_sum_part ARENA(33554432)
-#define v_g2_a ARENA(36771584)
-#define v_g2_b_sum_part ARENA(35321600)
-#define v_l3_l1_c_sum_filter CONST(15892992)
-#define v_l3_l1_c_sum_data ARENA(33554432)
+#define v_g2_l2_sum_weights CONST(15892736)
+#define v_g2_l2_sum_merged ARENA(18954240)
+#define v_g2_s_const CONST(15931648)
+#define v_g2_s ARENA(24320000)
+#define v_g2_a_c_sum_part ARENA(5331200)
+#define v_g2_a ARENA(14068224)
+#define v_g2_b_sum_part ARENA(21506816)
+#define v_l3_l1_c_sum_filter CONST(15931904)
+#define v_l3_l1_c_sum_data ARENA(12264960)
 #define v_l3_l1_c_sum_product ARENA(0)
-#define v_l3_l2_c_sum_weights CONST(16937472)
-#define v_l3_l2_c_sum_merged ARENA(0)
-#define v_l3_d_0_const CONST(17226496)
-#define v_l3_d_0 ARENA(40243712)
-#define v_l3_c1_0_sum_weights CONST(17230592)
-#define v_l3_c1_0_sum_merged ARENA(34937600)
-#define v_l3_c1_0_sum ARENA(35737600)
-#define v_l3_c3_0_sum ARENA(35804416)
-#define v_l3_c2_0_sum_weights CONST(20712192)
-#define v_l3_c2_0_sum_merged ARENA(34937600)
-#define v_l3_u_0 ARENA(36704768)
-#define v_l3_c1_1_sum_constant INIT(51880448)
-#define v_l3_c1_1_sum_of_constant CONST(21001216)
-#define v_l3_c1_1_sum_weight INIT(52683264)
-#define v_l3_c3_1_sum_weight INIT(52827904)
-#define v_l3_c1_1_sum_added_weights CONST(21068032)
-#define v_l3_c1_1_sum_added_merged ARENA(33554432)
-#define v_l3_c1_1_sum ARENA(34354432)
-#define v_l3_c3_1_sum_of_constant CONST(21357056)
-#define v_l3_c3_1_sum ARENA(34421248)
-#define v_l3_c2_1_sum_merged ARENA(33554432)
-#define v_l3_u_1 ARENA(34488064)
-#define v_l3_c1_2_sum_added_merged ARENA(33554432)
-#define v_l3_c1_2_sum ARENA(34554880)
-#define v_l3_c3_2_sum ARENA(34621696)
-#define v_l3_c2_2_sum_merged ARENA(33554432)
-#define v_l3_u_2 ARENA(34354432)
-#define v_l3_c1_3_sum_added_merged ARENA(33554432)
-#define v_l3_c1_3_sum ARENA(34421248)
-#define v_l3_c3_3_sum ARENA(34688512)
-#define v_l3_c2_3_sum_merged ARENA(33554432)
-#define v_l3_u_3 ARENA(34554880)
-#define v_l3_c1_4_sum_added_merged ARENA(33554432)
-#define v_l3_c2_4_sum_merged ARENA(33554432)
+#define v_l3_l2_c_sum_weights CONST(16976384)
+#define v_l3_l2_c_sum_merged ARENA(12264960)
+#define v_l3_d_0_const CONST(17265408)
+#define v_l3_d_0 ARENA(12264960)
+#define v_l3_c1_0_sum_weights CONST(17269504)
+#define v_l3_c1_0_sum_merged_parts ARENA(0)
+#define v_l3_c1_0_sum_merged ARENA(6714368)
+#define v_l3_c1_0_sum ARENA(13867776)
+#define v_l3_c3_0_sum ARENA(13934592)
+#define v_l3_c2_0_sum_weights CONST(20751104)
+#define v_l3_c2_0_sum_merged ARENA(13067776)
+#define v_l3_u_0 ARENA(14001408)
+#define v_l3_c1_1_sum_constant INIT(51841536)
+#define v_l3_c1_1_sum_of_constant CONST(21040128)
+#define v_l3_c1_1_sum_weight INIT(52644352)
+#define v_l3_c3_1_sum_weight INIT(52788992)
+#define v_l3_c1_1_sum_added_weights CONST(21106944)
+#define v_l3_c1_1_sum_added_merged ARENA(13067776)
+#define v_l3_c1_1_sum ARENA(14068224)
+#define v_l3_c3_1_sum_of_constant CONST(21395968)
+#define v_l3_c3_1_sum ARENA(14135040)
+#define v_l3_c2_1_sum_merged ARENA(13067776)
+#define v_l3_u_1 ARENA(13867776)
+#define v_l3_c1_2_sum_added_merged ARENA(13067776)
+#define v_l3_c1_2_sum ARENA(13934592)
+#define v_l3_c3_2_sum ARENA(14201856)
+#define v_l3_c2_2_sum_merged ARENA(13067776)
+#define v_l3_u_2 ARENA(14068224)
+#define v_l3_c1_3_sum_added_merged ARENA(13067776)
+#define v_l3_c1_3_sum ARENA(14135040)
+#define v_l3_c3_3_sum ARENA(14268672)
+#define v_l3_c2_3_sum_merged ARENA(13067776)
+#define v_l3_u_3 ARENA(13934592)
+#define v_l3_c1_4_sum_added_merged ARENA(13067776)
+#define v_l3_c2_4_sum_merged ARENA(13067776)
 #define v_l3_f_4_sum_terms ARENA(0)
-#define v_g3_l1_sum_weights CONST(21423872)
-#define v_g3_l1_sum_merged ARENA(33554432)
-#define v_g3_l2_sum_weights CONST(30656256)
-#define v_g3_l2_sum_merged ARENA(33554432)
+#define v_g3_l1_sum_weights CONST(21462784)
+#define v_g3_l1_sum_merged_parts ARENA(12264960)
+#define v_g3_l1_sum_merged ARENA(0)
+#define v_g3_l1 ARENA(13870592)
+#define v_g3_r1_sum_relaid CONST(29748992)
+#define v_g3_r1_sum_part_parts ARENA(18609152)
+#define v_g3_r1_sum_part ARENA(1586176)
+#define v_g3_r1 ARENA(13887232)
+#define v_g3_r2_sum ARENA(13669888)
 #define v_g3_s_const CONST(30695168)
-#define v_g3_s ARENA(34959360)
-#define v_g3_a ARENA(34976000)
+#define v_g3_s ARENA(1850368)
+#define v_g3_a ARENA(1867008)
 #define v_l4_l2_c_sum_weights CONST(30695424)
-#define v_l4_l2_c_sum_merged ARENA(33554432)
+#define v_l4_l2_c_sum_merged ARENA(12264960)
 #define v_l4_d_0_const CONST(31612928)
-#define v_l4_d_0 ARENA(33554432)
+#define v_l4_d_0 ARENA(12264960)
 #define v_l4_c1_0_sum_weights CONST(31621120)
-#define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c1_0_sum ARENA(34357248)
-#define v_l4_c3_0_sum ARENA(34382336)
+#define v_l4_c1_0_sum_merged_parts ARENA(0)
+#define v_l4_c1_0_sum_merged ARENA(1404928)
+#define v_l4_c1_0_sum ARENA(401408)
+#define v_l4_c3_0_sum ARENA(426496)
 #define v_l4_c2_0_sum_weights CONST(46301184)
-#define v_l4_c2_0_sum_merged ARENA(33955840)
-#define v_l4_u_0 ARENA(34407424)
-#define v_l4_c1_1_sum_constant INIT(52972544)
+#define v_l4_c2_0_sum_merged ARENA(0)
+#define v_l4_u_0 ARENA(451584)
+#define v_l4_c1_1_sum_constant INIT(52933632)
 #define v_l4_c1_1_sum_of_constant CONST(47218688)
-#define v_l4_c1_1_sum_weight INIT(53373952)
-#define v_l4_c3_1_sum_weight INIT(53832704)
+#define v_l4_c1_1_sum_weight INIT(53335040)
+#define v_l4_c3_1_sum_weight INIT(53793792)
 #define v_l4_c1_1_sum_added_weights CONST(47243776)
-#define v_l4_c1_1_sum_added_merged ARENA(33955840)
-#define v_l4_c1_1_sum ARENA(34432512)
+#define v_l4_c1_1_sum_added_merged ARENA(0)
+#define v_l4_c1_1_sum ARENA(476672)
 #define v_l4_c3_1_sum_of_constant CONST(48161280)
-#define v_l4_c3_1_sum ARENA(34457600)
-#define v_l4_c2_1_sum_merged ARENA(33955840)
-#define v_l4_u_1 ARENA(34357248)
-#define v_l4_c1_2_sum_added_merged ARENA(33955840)
-#define v_l4_c1_2_sum ARENA(34382336)
-#define v_l4_c3_2_sum ARENA(34482688)
-#define v_l4_c2_2_sum_merged ARENA(33955840)
-#define v_l4_u_2 ARENA(34432512)
-#define v_l4_c1_3_sum_added_merged ARENA(33955840)
-#define v_l4_c1_3_sum ARENA(34457600)
-#define v_l4_c3_3_sum ARENA(34507776)
-#define v_l4_c2_3_sum_merged ARENA(33955840)
-#define v_l4_u_3 ARENA(34382336)
-#define v_l4_c1_4_sum_added_merged ARENA(33955840)
-#define v_l4_c2_4_sum_merged ARENA(33955840)
-#define v_l4_f_4_sum_terms ARENA(0)
-#define v_l4 ARENA(33955840)
+#define v_l4_c3_1_sum ARENA(501760)
+#define v_l4_c2_1_sum_merged ARENA(0)
+#define v_l4_u_1 ARENA(401408)
+#define v_l4_c1_2_sum_added_merged ARENA(0)
+#define v_l4_c1_2_sum ARENA(426496)
+#define v_l4_c3_2_sum ARENA(526848)
+#define v_l4_c2_2_sum_merged ARENA(0)
+#define v_l4_u_2 ARENA(476672)
+#define v_l4_c1_3_sum_added_merged ARENA(0)
+#define v_l4_c1_3_sum ARENA(501760)
+#define v_l4_c3_3_sum ARENA(551936)
+#define v_l4_c2_3_sum_merged ARENA(0)
+#define v_l4_u_3 ARENA(426496)
+#define v_l4_c1_4_sum_added_merged ARENA(0)
+#define v_l4_c2_4_sum_merged ARENA(0)
+#define v_l4_f_4_sum_terms ARENA(351232)
+#define v_l4 ARENA(1448960)
 #define v_g4_l1_sum_weights CONST(48186368)
-#define v_g4_l1_sum_merged ARENA(33554432)
+#define v_g4_l1_sum_merged_parts ARENA(0)
+#define v_g4_l1_sum_merged ARENA(1448960)
 #define v_g4_l1 ARENA(0)
 #define v_g4_r1 ARENA(4352)
 #define v_g4_r2_sum ARENA(8704)
@@ -551,25 +561,25 @@ const gcn_info *gcn_describe(void);
 #define v_f2_a ARENA(1449216)
 #define v_f2_b_sum_part ARENA(0)
 #define v_f2 ARENA(1449216)
-#define v_s1 ARENA(33554432)
-#define v_f1_a ARENA(33817856)
-#define v_f1 ARENA(34081280)
-#define v_f0_a ARENA(33554432)
-#define v_f0 ARENA(33817856)
-#define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(51971328)
-#define v_e0_a_c_sum_part ARENA(33554432)
-#define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(51987456)
-#define v_e0_b_sum_part ARENA(33554432)
-#define v_e0 ARENA(50413568)
-#define v_l2_b_c_sum_part_lines CONST(52003584)
-#define v_l3_f_sum_weights CONST(52593408)
-#define v_l4_f_sum_weights CONST(55038720)
+#define v_s1 ARENA(0)
+#define v_f1_a ARENA(263424)
+#define v_f1 ARENA(526848)
+#define v_f0_a ARENA(0)
+#define v_f0 ARENA(263424)
+#define v_u0 ARENA(12644352)
+#define v_e0_a_c_sum_part ARENA(0)
+#define v_e0_a ARENA(16859136)
+#define v_e0_b_sum_part ARENA(0)
+#define v_e0 ARENA(16859136)
+#define v_l2_b_c_sum_part_lines CONST(51971328)
+#define v_l3_f_sum_weights CONST(52561152)
+#define v_l4_f_sum_weights CONST(55006464)
+#define v_e0_a_c_sum_part_filter CONST(64443648)
+#define v_e0_b_sum_part_filter CONST(64459776)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 64476160ull
-#define INIT_BYTES 54291456ull
-#define WORKSPACE_BYTES 33554432
+#define INIT_BYTES 54252544ull
+#define WORKSPACE_BYTES 12264960
 #define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 64475904)
 
@@ -593,44 +603,11 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.c.sum", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l2", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l2.0.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.0", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.1.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"f1", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"f0", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+    {"l2.a.c.sum.merged", 0, 1, 256, 590, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
         0},
-    {"e0.b.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
-        0},
-    {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
-    CONV_l1_a,
-    CONV_l2_c_sum,
-    CONV_l2,
-    CONV_l2_0_a,
-    CONV_g1_a,
-    CONV_l2_0,
-    CONV_l2_1_a,
-    CONV_l2_1,
-    CONV_l2_2_a,
-    CONV_l2_2,
-    CONV_f1_a,
-    CONV_f1,
-    CONV_f0_a,
-    CONV_f0,
-    CONV_e0_a_c_sum_part,
-    CONV_e0_b_sum_part,
-    CONV_y,
+    CONV_l2_a_c_sum_merged,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1066,22 +1043,10 @@ static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const flo
     }
 }
 
-
-// Of 256 threads those share a row that have one place among ROWS neighbours.
-template <unsigned ROWS>
-static __device__ __forceinline__ float column_sum(float v, float (*part)[ROWS]) {
-    const unsigned place = threadIdx.x % ROWS;
+static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
-    for (unsigned d = 16u; d >= ROWS; d /= 2u) {
+    for (int d = 16; d > 0; d /= 2) {
         const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    if (threadIdx.x % 32u < ROWS) part[threadIdx.x / 32u][place] = v;
-    __syncthreads();
-    v = part[0][place];
-#pragma unroll
-    for (int j = 1; j < 8; j++) {
-        const float other = part[j][place];
         v += other;
     }
     return v;
@@ -1176,6 +1141,38 @@ static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
     *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
+// l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
+// l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
+// p0: l1.a.c.k, p1: p, p2: l1.a.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_f180865d(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 200704>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
 // l1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
 //     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
@@ -1229,6 +1226,41 @@ static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 6; o1++) {
             y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
+//     l1.b.c.sum.filter[i0,i1,i2,r0]
+// p0: l1.b.c.sum.filter, p1: l1.b.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 2u * 32u;
+    const int i1 = (int)(id / 14u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 4096 + i2 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -1538,6 +1570,111 @@ static __global__ void __launch_bounds__(128) k_siblings_e1e32c64(const float *p
     part_reduce_6ce6a057(p3, p4, y2, id);
 }
 
+// l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
+// p0: l2.c.k, p1: l2.b
+static __global__ void __launch_bounds__(256, 2) k_product_cd0838e8(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28,
+//     i3 in 0:28
+// l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
+// p0: l2.d.k, p1: l1.1, p2: l2.c.sum, p3: l2.const
+static __global__ void __launch_bounds__(256, 1) k_product_ae38b8dd(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 28u);
+        const int i2 = (int)(n / 28u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 3136 + i2 * 112 + i3 * 2], n < 784u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 50176>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
+// l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
+// p0: l2.0.a.c.k, p1: l2, p2: l2.0.a.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_82a379c2(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
 // by merging: batched
 // g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
 //     g1.l2.sum.merged 0
@@ -1621,6 +1758,89 @@ static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p
     if (id < 6272u) part_basis_a5363f55(p2, y1, id);
 }
 
+// g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2] where
+//     i2 in 0:56, i3 in 0:56, pad g1.s 0
+// g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
+// p0: g1.a.c.k, p1: g1.s, p2: g1.a.c.b
+static __global__ void __launch_bounds__(256, 1) k_product_4cf78933(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int4 taps[192];
+    for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        taps[k] = make_int4(r0 * 3136 + r1 * 56 + r2 - 57, k < 189u ? r1 - 1 : -(1 << 30), r2 - 1,
+            0);
+    }
+    __syncthreads();
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 189 + r2], i1 < 21 && r2 < 189);
+    };
+    const auto b = [&](unsigned e, const int4 &tap) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const int t0 = i2 + tap.y;
+        const int t1 = i3 + tap.z;
+        return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 21) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
+//     l2.0.b.c.sum.filter[i0,i1,i2,r0]
+// p0: l2.0.b.c.sum.filter, p1: l2.0.b.c.sum.data
+static __global__ void __launch_bounds__(256, 1) k_product_e67bd7ea(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 2u * 64u;
+    const int i1 = (int)(id / 2u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 6272 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
 // by basis change F(4x4,3x3)
 // l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
@@ -1656,6 +1876,42 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
         *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
             + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
+    }
+}
+
+// l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
+// l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
+// p0: l2.0.c.k, p1: l2.0.b, p2: l2, p3: l2.0.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_eddf6fee(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
     }
 }
 
@@ -1973,40 +2229,6 @@ static __global__ void __launch_bounds__(128) k_siblings_540b8137(const float *p
     if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
 }
 
-// by merging: batched
-// l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
-//     l3.l2.c.sum.weights[i0,i1,i2,r0]
-// p0: l3.l2.c.sum.weights, p1: l3.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_9f732010(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
-    const int i0 = (int)(id / 63u % 2u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 32u);
-        const int r0 = (int)(k0 + e % 32u);
-        return fetch<float>(&p0[i0 * 36125 + i2 * 85 + r0], i2 < 425 && r0 < 85);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(k0 + e / 8u % 32u);
-        return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i2 < 425 && i4 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 333200 + i2 * 784 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
 // by summation splitting (r1,r2 inside), variable substitution
 // g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
 //     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
@@ -2135,6 +2357,87 @@ static __global__ void __launch_bounds__(256, 1) k_product_b4ade54d(const float 
     }
 }
 
+// by merging: shared input; summation splitting (parts)
+// l3.c1.0.sum.merged.parts[i0,i1,i2,i3] = sum(r0) l3.d.0[0,128*i0+r0,i2,i3] *
+//     l3.c1.0.sum.weights[i1,128*i0+r0] where i0 in 0:8, r0 in 0:128
+// p0: l3.c1.0.sum.weights, p1: l3.d.0
+static __global__ void __launch_bounds__(256, 2) k_product_9caa38a4(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 7u * 128u;
+    const int i0 = (int)(id / 14u % 8u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 1024 + i0 * 128 + r0], i1 < 850);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i0 * 25088 + r0 * 196 + i3], i3 < 196);
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 262144>(a), moving<784, 6272>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 850 && i3 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 166600 + i1 * 196 + i3]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by summation splitting
+// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
+// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+// p0: g2.a.c.sum.part, p1: g2.a.c.b
+static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
+}
+
+// l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.c1.0.sum.merged.parts[r0,i0,i1,i2]
+static __device__ __forceinline__ void part_reduce_a278860e(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i2 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 166600 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i2]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// side by side: g2.a, l3.c1.0.sum.merged
+// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c1.0.sum.merged.parts
+static __global__ void __launch_bounds__(128) k_siblings_a195cdbe(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, float *__restrict__ y1,
+    bool next_early) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 41650u) part_reduce_a278860e(p2, y1, id);
+}
+
 // by merging: shared input
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85,
 //     i2 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
@@ -2236,21 +2539,6 @@ static __global__ void __launch_bounds__(128) k_siblings_5004f13c(const float *p
     if (id < 16660u) part_reduce_c97083f1(p0, p2, y3, id);
 }
 
-// by summation splitting
-// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
-// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-// p0: g2.a.c.sum.part, p1: g2.a.c.b
-static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
 // by merging: batched
 // l3.c2.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
 //     l3.c2.0.sum.merged 0
@@ -2283,18 +2571,18 @@ static __device__ __forceinline__ void part_row_897bbb23(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = relu(s1 + p1[i1]) + relu(s0 + p2[i1]);
 }
 
-// side by side: g2.a, l3.u.0
-// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(64) k_siblings_612f8c4f(const float *p0,
+// side by side: g2.b.sum.part, l3.u.0
+// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c2.0.sum.merged, p3: l3.b4, p4: l3.b2
+static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id < 16512u) {
-        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
+    if (id < 86528u) {
+        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
         return;
     }
-    id -= 16512u;
+    id -= 86528u;
     if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
 }
 
@@ -2418,30 +2706,15 @@ static __global__ void __launch_bounds__(128) k_siblings_830e2fd4(const float *p
     if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y3, id);
 }
 
-// side by side: g2.b.sum.part, l3.u.1
-// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c2.1.sum.merged, p3: l3.b4, p4: l3.b2
-static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 86528u) {
-        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
-        return;
-    }
-    id -= 86528u;
-    if (id < 16660u) part_row_897bbb23(p2, p3, p4, y1, id);
-}
-
 // by merging: batched
-// l3.c2.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
-//     l3.c2.2.sum.merged 0
+// l3.c2.1.sum[0,i1,i2,i3] = sum(r0) l3.c2.1.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.1.sum.merged 0
 // by merging: batched
-// l3.c4.2.sum[0,i1,i2,i3] = sum(r0) l3.c2.2.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
-//     l3.c2.2.sum.merged 0
-// l3.u.2[0,i1,i2,i3] = relu(l3.c2.2.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.2.sum[0,i1,i2,i3] +
+// l3.c4.1.sum[0,i1,i2,i3] = sum(r0) l3.c2.1.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
+//     l3.c2.1.sum.merged 0
+// l3.u.1[0,i1,i2,i3] = relu(l3.c2.1.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.1.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
-// p0: l3.c2.2.sum.merged, p1: l3.b4, p2: l3.b2
+// p0: l3.c2.1.sum.merged, p1: l3.b4, p2: l3.b2
 static __global__ void __launch_bounds__(64) k_row_cbb33834(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
@@ -2561,6 +2834,83 @@ static __global__ void __launch_bounds__(256, 1) k_product_27fe3298(const float 
     }
 }
 
+// by merging: shared input; summation splitting (parts)
+// g3.l1.sum.merged.parts[i0,i1,i2,i3] = sum(r0) l3[0,256*i0+r0,i2,i3] *
+//     g3.l1.sum.weights[i1,256*i0+r0] where i0 in 0:4, r0 in 0:256
+// p0: g3.l1.sum.weights, p1: l3
+static __global__ void __launch_bounds__(256, 2) k_product_c730b580(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 16u * 128u;
+    const int i0 = (int)(id / 32u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 1024 + i0 * 256 + r0], i1 < 2023);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i0 * 50176 + r0 * 196 + i3], i3 < 196);
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 262144>(a), moving<784, 6272>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 2023 && i3 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 396508 + i1 * 196 + i3]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// g3.l1.sum.merged[i0,i1,i2] = sum(r0) g3.l1.sum.merged.parts[r0,i0,i1,i2]
+static __device__ __forceinline__ void part_reduce_d5058582(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i2 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 396508 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i2]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// g3.r1.sum.part[i0,i1,i2,i3] = sum(r0) g3.r1.sum.part.parts[r0,i0,i1,i2,i3]
+static __device__ __forceinline__ void part_reduce_09bdd9fd(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)id;
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 45276 + i3];
+    }
+    y[i3] = acc;
+}
+
+// side by side: g3.l1.sum.merged, g3.r1.sum.part
+// p0: g3.l1.sum.merged.parts, p1: g3.r1.sum.part.parts
+static __global__ void __launch_bounds__(256) k_siblings_9e5e4f42(const float *p0, const float *p1,
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 99328u) {
+        if (id < 99127u) part_reduce_d5058582(p0, y, id);
+        return;
+    }
+    id -= 99328u;
+    if (id < 45276u) part_reduce_09bdd9fd(p1, y1, id);
+}
+
 // by merging: shared input
 // g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21,
 //     i2 in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
@@ -2581,12 +2931,12 @@ static __device__ __forceinline__ void part_reduce_62a4170e(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
-// by merging: shared input
-// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21,
-//     i3 in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
+// by summation splitting
+// g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.r1.sum.part[i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
+//     g3.r1.sum.part 0
 // g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
-// p0: g3.l1.sum.merged, p1: g3.r1.b
-static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
+// p0: g3.r1.sum.part, p1: g3.r1.b
+static __device__ __forceinline__ void part_reduce_0d350a59(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2595,18 +2945,18 @@ static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0 + 45276] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
 // by merging: shared input
-// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128,
+// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+231,i2+r0-3,i3] where i1 in 0:128,
 //     i2 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
 // p0: g3.l1.sum.merged, p1: l4.l1.c.b
-static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
+static __device__ __forceinline__ void part_reduce_1ed647a7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2615,18 +2965,18 @@ static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 45276] : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
-// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
+// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1127,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
 // p0: g3.l1.sum.merged, p1: l4.r1.c.b
-static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
+static __device__ __forceinline__ void part_reduce_ef3f46c7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2635,7 +2985,7 @@ static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 220892]
             : 0.f;
         acc += v0;
     }
@@ -2643,11 +2993,11 @@ static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
 }
 
 // side by side: g3.l1, g3.r1, l4.l1, l4.r1
-// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.b, p4: l4.r1.c.b
-static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.sum.part, p3: g3.r1.b, p4: l4.l1.c.b, p5: l4.r1.c.b
+static __global__ void __launch_bounds__(128) k_siblings_0d6f56d0(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous(next_early);
     if (id < 4224u) {
@@ -2656,58 +3006,225 @@ static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p
     }
     id -= 4224u;
     if (id < 4224u) {
-        if (id < 4116u) part_reduce_c846b567(p0, p2, y1, id);
+        if (id < 4116u) part_reduce_0d350a59(p2, p3, y1, id);
         return;
     }
     id -= 4224u;
     if (id < 25088u) {
-        part_reduce_27090c04(p0, p3, y2, id);
+        part_reduce_1ed647a7(p0, p4, y2, id);
         return;
     }
     id -= 25088u;
-    part_reduce_813115d9(p0, p4, y3, id);
+    part_reduce_ef3f46c7(p0, p5, y3, id);
+}
+
+// g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where
+//     i2 in 0:14, pad g3.r1 0
+// p0: g3.r1, p1: g3.r2.k
+static __device__ __forceinline__ void part_reduce_ca2100ac(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const unsigned lane = id % 32u;
+    id /= 32u;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 231u; k += 32u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i2 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + t0 * 14 + i3] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 196 + i2 * 14 + i3] = acc;
+    }
 }
 
 // by merging: batched
-// g3.l2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
-//     g3.l2.sum.merged 0
+// l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
+//     l4.l2.c.sum.merged 0
 // by merging: batched
-// g3.r2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
-//     g3.l2.sum.merged 0
-// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-// p0: g3.l2.sum.merged, p1: g3.s.const
-static __global__ void __launch_bounds__(256) k_row_196db79f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    __shared__ float part[2][8][16u];
-    const unsigned lane = threadIdx.x / 16u;
-    const unsigned column = blockIdx.x * 16u + threadIdx.x % 16u;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;
-    await_previous(next_early);
+// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
+//     l4.l2.c.sum.merged 0
+// l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
+//     + l4.r2.c.b[i1])
+// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
+static __device__ __forceinline__ void part_row_970e2a4c(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float s0 = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 11u; k += 16u) {
-        const int r0 = (int)k;
-        const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
         s0 += v0;
     }
-    s0 = column_sum(s0, part[0]);
     float s1 = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 11u; k += 16u) {
-        const int r0 = (int)k;
-        const int t1 = i2 + r0 - 5;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 2156 + r0 * 196 + t1 * 14 + i3 + 45276] : 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 1372 + r0 * 196 + t1 * 14 + i3 + 175616]
+            : 0.f;
         s1 += v1;
     }
-    s1 = column_sum(s1, part[1]);
-    if (column >= 4116u) return;
-    if (lane == 0) {
-        y[i1 * 196 + i2 * 14 + i3] = s0 + s1 + p1[i1];
+    y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
+}
+
+// side by side: g3.r2.sum, l4.m
+// p0: g3.r1, p1: g3.r2.k, p2: l4.l2.c.sum.merged, p3: l4.l2.c.b, p4: l4.r2.c.b
+static __global__ void __launch_bounds__(256) k_siblings_9451c992(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 131840u) {
+        if (id < 131712u) part_reduce_ca2100ac(p0, p1, y, id);
+        return;
     }
+    id -= 131840u;
+    part_row_970e2a4c(p2, p3, p4, y1, id);
+}
+
+// by merging: sum of products
+// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
+//     where i2 in 0:7, i3 in 0:7
+// by merging: sum of products
+// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
+// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
+static __global__ void __launch_bounds__(256, 1) k_product_f73106e7(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 288u;
+    tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
+        moving<784, 3136>(b), next_early, acc);
+    leave_part<4, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 4>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
+        }
+    }
+}
+
+// by merging: shared input; summation splitting (parts)
+// l4.c1.0.sum.merged.parts[i0,i1,i2,i3] = sum(r0) l4.d.0[0,512*i0+r0,i2,i3] *
+//     l4.c1.0.sum.weights[i1,512*i0+r0] where i0 in 0:4, r0 in 0:512
+// p0: l4.c1.0.sum.weights, p1: l4.d.0
+static __global__ void __launch_bounds__(256, 1) k_product_f17e8a9b(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 28u * 64u;
+    const int i0 = (int)(id / 28u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 2048 + i0 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 25088 + r0 * 49 + i3], i3 < 49);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 262144>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i0 * 87808 + i1 * 49 + i3] = acc[i][j];
+        }
+    }
+}
+
+// g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where
+//     i3 in 0:14, pad g3.l1 0
+// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
+// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const
+static __device__ __forceinline__ void part_reduce_180365d8(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const unsigned lane = id % 32u;
+    id /= 32u;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 231u; k += 32u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i3 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + i2 * 14 + t0] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
+    }
+}
+
+// l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.c1.0.sum.merged.parts[r0,i0,i1,i2]
+static __device__ __forceinline__ void part_reduce_44e07184(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i2 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 87808 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i2]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// side by side: g3.s, l4.c1.0.sum.merged
+// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const, p4: l4.c1.0.sum.merged.parts
+static __global__ void __launch_bounds__(256) k_siblings_1570f332(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3, const float *p4,
+    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 131840u) {
+        if (id < 131712u) part_reduce_180365d8(p0, p1, p2, p3, y, id);
+        return;
+    }
+    id -= 131840u;
+    if (id < 21952u) part_reduce_44e07184(p4, y1, id);
 }
 
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
@@ -2750,84 +3267,6 @@ static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
             acc += part[j][threadIdx.x];
         }
         y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
-    }
-}
-
-// by merging: batched
-// l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
-//     l4.l2.c.sum.merged 0
-// by merging: batched
-// l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
-//     l4.l2.c.sum.merged 0
-// l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
-//     + l4.r2.c.b[i1])
-// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t1 = i2 + r0 - 3;
-        const float v1 = (unsigned)t1 < 14u ? p0[i1 * 1372 + r0 * 196 + t1 * 14 + i3 + 175616]
-            : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
-}
-
-// by merging: sum of products
-// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
-//     where i2 in 0:7, i3 in 0:7
-// by merging: sum of products
-// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
-// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_f73106e7(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 2048 + i1]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
-        const int i3 = (int)(n % 7u);
-        const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
-    };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 288u;
-    tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), next_early, acc);
-    leave_part<4, 4>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
-    add_parts<4, 4>(acc, parts);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
-        }
     }
 }
 
@@ -2933,6 +3372,40 @@ static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0
 }
 
 // by merging: batched
+// l4.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.t1.0.joined[i0,r0,i3,i4] *
+//     l4.c2.0.sum.weights[i0,i1,i2,r0]
+// p0: l4.c2.0.sum.weights, p1: l4.t1.0.joined
+static __global__ void __launch_bounds__(256, 1) k_product_24a3732d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 56u * 16u;
+    const int i0 = (int)(id / 56u % 2u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i0 * 114688 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 43904 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// by merging: batched
 // l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
 //     l4.c2.0.sum.merged 0
 // by merging: batched
@@ -2965,6 +3438,39 @@ static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
         s1 += v1;
     }
     y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
+}
+
+// by merging: shared input
+// l4.c1.1.sum.added.merged[i0,i1,i2] = sum(r0) l4.u.0[0,r0,i1,i2] *
+//     l4.c1.1.sum.added.weights[i0,r0]
+// p0: l4.c1.1.sum.added.weights, p1: l4.u.0
+static __global__ void __launch_bounds__(256, 1) k_product_efc26cab(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 112u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i0 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 49 + i2], i2 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i2 < 49) {
+            y[i0 * 49 + i2] = acc[i][j];
+        }
+    }
 }
 
 // by merging: shared input
@@ -3176,6 +3682,55 @@ static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float 
             y[i1 * 49 + i3] = p2[i1 * 49 + i3] + (acc[i][j] + v0 + v0 + v0 + v0 + v0);
         }
     }
+}
+
+// by merging: shared input; summation splitting (parts)
+// g4.l1.sum.merged.parts[i0,i1,i2,i3] = sum(r0) l4[0,128*i0+r0,i2,i3] *
+//     g4.l1.sum.weights[i1,128*i0+r0] where i0 in 0:16, r0 in 0:128
+// p0: g4.l1.sum.weights, p1: l4
+static __global__ void __launch_bounds__(256, 1) k_product_ea72012f(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 2048 + i0 * 128 + r0], i1 < 462);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i3], i3 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 462 && i3 < 49) {
+            y[i0 * 22638 + i1 * 49 + i3] = acc[i][j];
+        }
+    }
+}
+
+// g4.l1.sum.merged[i0,i1,i2] = sum(r0) g4.l1.sum.merged.parts[r0,i0,i1,i2]
+static __global__ void __launch_bounds__(64) k_reduce_0cd9293f(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 22638u) return;
+    const int i2 = (int)id;
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 22638 + i2];
+    }
+    y[i2] = acc;
 }
 
 // by merging: shared input
@@ -3685,6 +4240,56 @@ static __global__ void __launch_bounds__(256, 1) k_product_9902a0e1(const float 
     }
 }
 
+// f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
+//     i2 in 0:56, i3 in 0:56, pad f1.a 0
+// f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
+// p0: f1.b.k, p1: f1.a, p2: s1, p3: f1.b.b
+static __global__ void __launch_bounds__(256, 1) k_product_0cefaac0(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int4 taps[192];
+    for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        taps[k] = make_int4(r0 * 3136 + r1 * 56 + r2 - 57, k < 189u ? r1 - 1 : -(1 << 30), r2 - 1,
+            0);
+    }
+    __syncthreads();
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 189 + r2], i1 < 21 && r2 < 189);
+    };
+    const auto b = [&](unsigned e, const int4 &tap) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const int t0 = i2 + tap.y;
+        const int t1 = i3 + tap.z;
+        return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 21) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + v0.x + v1,
+                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+        }
+    }
+}
+
 // u0[0,i1,i2,i3] = (f0[0,i1,(55*i2)/223,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
 //     idx((55*i3)%223) / 223 * f0[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1]) * (1 -
 //     idx((55*i2)%223) / 223) + idx((55*i2)%223) / 223 *
@@ -3738,6 +4343,51 @@ static __global__ void __launch_bounds__(256) k_map_b44c9649(const float *p0, fl
         + t0 * 56 - t4 * 56 - t11 + t9 + 57] * v15;
     *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(v2 * v5 + v6 * v4,
         v9 * v5 + v10 * v4, v13 * v5 + v14 * v4, v17 * v5 + v18 * v4);
+}
+
+// by summation splitting (r0,r1 inside), variable substitution
+// e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
+//     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
+// p0: e0.a.c.sum.part.filter, p1: u0
+static __global__ void __launch_bounds__(256, 1) k_product_77547bef(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 262u * 192u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int2 taps[64];
+    for (unsigned k = threadIdx.x; k < 64u; k += 256u) {
+        const int r1 = (int)(k % 3u);
+        const int r0 = (int)(k / 3u);
+        taps[k] = make_int2(r0 * 50176 + r1 * 224 - 224, k < 63u ? r1 - 1 : -(1 << 30));
+    }
+    __syncthreads();
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 64u);
+        const int r1 = (int)(k0 + e / 64u);
+        return fetch<float>(&p0[r1 * 63 + i1], i1 < 63 && r1 < 63);
+    };
+    const auto b = [&](unsigned e, const int2 &tap) {
+        const unsigned n = n0 + e % 16u * 4u + e / 256u * 64u;
+        const int i3 = (int)(n % 224u);
+        const int i2 = (int)(n / 224u);
+        const int t0 = i2 + tap.y;
+        return fetch<float4>(&p1[i2 * 224 + i3 + tap.x], n < 50176u && (unsigned)t0 < 224u);
+    };
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 63u, spaced<1008>(a), tapped<16, 1>(b, taps), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 63 && i3 < 50176) {
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // by summation splitting
@@ -3795,6 +4445,39 @@ static __global__ void __launch_bounds__(256) k_reduce_e08b6c5a(const float *p0,
     const float v1 = p2[i1];
     *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(acc0 + v0.x + v1,
         acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
+}
+
+// y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
+// y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
+// p0: y.k, p1: e0, p2: y.b
+static __global__ void __launch_bounds__(256, 1) k_product_5050e60d(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 784u * 64u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r0 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 21 + r0], i1 < 21 && r0 < 21);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(k0 + e / 16u);
+        return fetch<float4>(&p1[r0 * 50176 + i3], r0 < 21);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 21u, spaced<672>(a), spaced<3211264>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 21) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
+    }
 }
 
 // Those that only create launches.
@@ -4220,34 +4903,29 @@ static __global__ void __launch_bounds__(64) k_reduce_919c090e(const float *__re
 }
 
 // by merging: laid side by side
-// g3.l1.sum.weights[i0,i1] = g3.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
-//     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.l1.c.k[i0/7-66,i1,i0%7,0] * [i0 <= 1357] * [i0
-//     >= 462] + l4.r1.c.k[i0/7-194,i1,0,i0%7] * [i0 >= 1358] where i0 in 0:2254, pad g3.l1.k 0,
-//     pad g3.r1.k 0, pad l4.l1.c.k 0, pad l4.r1.c.k 0
-// p0: l4.l1.c.k, p1: g3.l1.k, p2: g3.r1.k, p3: l4.r1.c.k
-static __global__ void __launch_bounds__(256) k_map_b431454d(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y, bool next_early) {
+// g3.l1.sum.weights[i0,i1] = l4.l1.c.k[i0/7-33,i1,i0%7,0] * [i0 <= 1126] * [i0 >= 231] +
+//     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.r1.c.k[i0/7-161,i1,0,i0%7] * [i0 >= 1127] where
+//     i0 in 0:2023, pad g3.l1.k 0, pad l4.l1.c.k 0, pad l4.r1.c.k 0
+// p0: g3.l1.k, p1: l4.l1.c.k, p2: l4.r1.c.k
+static __global__ void __launch_bounds__(256) k_map_e9519398(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 2308096u) return;
+    if (id >= 2071552u) return;
     const int i1 = (int)(id % 1024u);
     const int i0 = (int)(id / 1024u);
-    const int t0 = i0 - 462;
-    const int t1 = i0 / 7;
-    const int t2 = t1 - 66;
-    const int t3 = i0 % 7;
-    const float v0 = (unsigned)t0 < 896u ? ((unsigned)t2 < 128u ? p0[t2 * 7168 + i1 * 7 + t3] : 0.f)
+    const int t0 = i0 / 11;
+    const int t1 = i0 % 11;
+    const float v0 = i0 < 231 ? (t0 < 21 ? p0[t0 * 11264 + i1 * 11 + t1] : 0.f) : 0.f;
+    const int t2 = i0 - 231;
+    const int t3 = i0 / 7;
+    const int t4 = t3 - 33;
+    const int t5 = i0 % 7;
+    const float v1 = (unsigned)t2 < 896u ? ((unsigned)t4 < 128u ? p1[t4 * 7168 + i1 * 7 + t5] : 0.f)
         : 0.f;
-    const int t4 = i0 / 11;
-    const int t5 = i0 % 11;
-    const float v1 = i0 < 231 ? (t4 < 21 ? p1[t4 * 11264 + i1 * 11 + t5] : 0.f) : 0.f;
-    const int t6 = i0 - 231;
-    const int t7 = t4 - 21;
-    const float v2 = (unsigned)t6 < 231u ? ((unsigned)t7 < 21u ? p2[t7 * 11264 + i1 * 11 + t5]
-        : 0.f) : 0.f;
-    const float v3 = i0 >= 1358 ? (t1 >= 194 ? p3[t1 * 7168 + i1 * 7 + t3 - 1390592] : 0.f) : 0.f;
-    y[i0 * 1024 + i1] = v0 + (v1 + v2) + v3;
+    const float v2 = i0 >= 1127 ? (t3 >= 161 ? p2[t3 * 7168 + i1 * 7 + t5 - 1154048] : 0.f) : 0.f;
+    y[i0 * 1024 + i1] = v0 + v1 + v2;
 }
 
 // by merging: laid side by side
@@ -4354,8 +5032,8 @@ static __global__ void __launch_bounds__(256) k_reduce_cf237b61(const float *__r
     }
 }
 
-// l4.c1.1.sum.weight[i0,i1,i2] = sum(r0) l4.c1.1.sum.weight.filter[i1,r0] * l4.k1[i0,r0,i2,0]
-// p0: l4.k1, p1: l4.c1.1.sum.weight.filter
+// l4.c1.1.sum.weight[i0,i1,i2] = sum(r0) l4.k1[i0,r0,i2,0] * l4.k5[r0,i1,0,0]
+// p0: l4.k1, p1: l4.k5
 static __global__ void __launch_bounds__(256) k_reduce_4486fe89(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -4463,7 +5141,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[17];
+    conv_call conv[1];
     cublasHandle_t cublas;
 };
 
@@ -4727,26 +5405,12 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
     return 0;
 }
 
-static const gemm_size gemm_l1_b_c_sum_product = {"l1.b.c.sum.product", 0, 0, 36, 64, 196, 64, 64,
-    196, 196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_0_b_c_sum_product = {"l1.0.b.c.sum.product", 0, 0, 36, 64, 196, 64,
-    64, 196, 196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_1_b_c_sum_product = {"l1.1.b.c.sum.product", 0, 0, 36, 64, 196, 64,
-    64, 196, 196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l2_a_c_sum_merged = {"l2.a.c.sum.merged", 0, 0, 1, 590, 3136, 256, 256,
-    3136, 3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_g1_l2_sum_merged = {"g1.l2.sum.merged", 0, 0, 2, 231, 3136, 21, 21,
     3136, 3136, 4851, 65856, 724416, 1.f};
-static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 36, 128, 49, 128,
-    128, 49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 36, 128, 49, 128,
-    128, 49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l2_2_b_c_sum_product = {"l2.2.b.c.sum.product", 0, 0, 36, 128, 49, 128,
-    128, 49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_g2_l2_sum_merged = {"g2.l2.sum.merged", 0, 0, 2, 231, 784, 21, 21, 784,
     784, 4851, 16464, 181104, 1.f};
-static const gemm_size gemm_l3_c1_0_sum_merged = {"l3.c1.0.sum.merged", 0, 0, 1, 850, 196, 1024,
-    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_l2_c_sum_merged = {"l3.l2.c.sum.merged", 0, 0, 2, 425, 784, 85, 85,
+    784, 784, 36125, 66640, 333200, 1.f};
 static const gemm_size gemm_l3_c2_0_sum_merged = {"l3.c2.0.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
 static const gemm_size gemm_l3_c1_1_sum_added_merged = {"l3.c1.1.sum.added.merged", 0, 0, 1, 850,
@@ -4765,34 +5429,10 @@ static const gemm_size gemm_l3_c1_4_sum_added_merged = {"l3.c1.4.sum.added.merge
     196, 85, 85, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_4_sum_merged = {"l3.c2.4.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
-static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 2254, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
-static const gemm_size gemm_g3_l2_sum_merged = {"g3.l2.sum.merged", 0, 0, 2, 231, 196, 21, 21, 196,
-    196, 4851, 4116, 45276, 1.f};
+static const gemm_size gemm_g3_r1_sum_part_parts = {"g3.r1.sum.part.parts", 0, 0, 16, 231, 196, 64,
+    1024, 196, 196, 64, 12544, 45276, 1.f};
 static const gemm_size gemm_l4_l2_c_sum_merged = {"l4.l2.c.sum.merged", 0, 0, 2, 896, 196, 128, 128,
     196, 196, 114688, 25088, 175616, 1.f};
-static const gemm_size gemm_l4_c1_0_sum_merged = {"l4.c1.0.sum.merged", 0, 0, 1, 1792, 49, 2048,
-    2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c2_0_sum_merged = {"l4.c2.0.sum.merged", 0, 0, 2, 896, 49, 128, 128,
-    49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_1_sum_added_merged = {"l4.c1.1.sum.added.merged", 0, 0, 1, 1792,
-    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c2_1_sum_merged = {"l4.c2.1.sum.merged", 0, 0, 2, 896, 49, 128, 128,
-    49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_2_sum_added_merged = {"l4.c1.2.sum.added.merged", 0, 0, 1, 1792,
-    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c2_2_sum_merged = {"l4.c2.2.sum.merged", 0, 0, 2, 896, 49, 128, 128,
-    49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_3_sum_added_merged = {"l4.c1.3.sum.added.merged", 0, 0, 1, 1792,
-    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c2_3_sum_merged = {"l4.c2.3.sum.merged", 0, 0, 2, 896, 49, 128, 128,
-    49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_4_sum_added_merged = {"l4.c1.4.sum.added.merged", 0, 0, 1, 1792,
-    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_c2_4_sum_merged = {"l4.c2.4.sum.merged", 0, 0, 2, 896, 49, 128, 128,
-    49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_g4_l1_sum_merged = {"g4.l1.sum.merged", 0, 0, 1, 462, 49, 2048, 2048,
-    49, 49, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
@@ -4900,10 +5540,12 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
         v_l3_c3_1_sum_weight, v_l3_c1_1_sum_weight, v_l3_c1_1_sum_added_weights));
     CALL(launch(m, ALONE, k_reduce_919c090e, "l3.c3.1.sum.of_constant", 261, 64, stream,
         v_l3_c1_1_sum_constant, v_l3_k3, v_l3_c3_1_sum_of_constant));
-    CALL(launch(m, ALONE, k_map_b431454d, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
-        v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
-    CALL(launch(m, ALONE, k_map_065c5904, "g3.l2.sum.weights", 152, 64, stream, v_g3_l2_k,
-        v_g3_r2_k, v_g3_l2_sum_weights));
+    CALL(launch(m, ALONE, k_map_e9519398, "g3.l1.sum.weights", 8092, 256, stream, v_g3_l1_k,
+        v_l4_l1_c_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
+    // by operand re-laid
+    // g3.r1.sum.relaid[i0,i1,i2] = g3.r1.k[i0,i2,0,i1]
+    CALL(launch(m, ALONE, k_relay_6b411249, "g3.r1.sum.relaid", 924, 256, stream, relay{3, 0, {21,
+        11, 1024}, {11264, 1, 11}, {11264, 1024, 1}}, v_g3_r1_k, v_g3_r1_sum_relaid));
     CALL(launch(m, ALONE, k_map_474b177b, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
         v_g3_s_const));
     CALL(launch(m, ALONE, k_map_000bfba2, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
@@ -4939,11 +5581,13 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
     CALL(launch(m, ALONE, k_map_474b177b, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
     // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
+    // e0.a.c.sum.part.filter stored as [i2,i3,i0,i1]
     CALL(launch(m, ALONE, k_relay_6b411249, "e0.a.c.sum.part.filter", 16, 256, stream, relay{3, 0,
-        {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}, v_e0_a_c_k, v_e0_a_c_sum_part_filter));
+        {21, 3, 63}, {189, 1, 3}, {3, 1, 63}}, v_e0_a_c_k, v_e0_a_c_sum_part_filter));
     // as e0.a.c.sum.part.filter
+    // e0.b.sum.part.filter stored as [i2,i3,i0,i1]
     CALL(launch(m, ALONE, k_relay_6b411249, "e0.b.sum.part.filter", 16, 256, stream, relay{3, 0,
-        {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}, v_e0_b_k, v_e0_b_sum_part_filter));
+        {21, 3, 63}, {189, 1, 3}, {3, 1, 63}}, v_e0_b_k, v_e0_b_sum_part_filter));
     return 0;
 }
 
@@ -5189,7 +5833,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 1; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -5248,47 +5892,42 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     (void)out;
     CALL(launch(m, FIRST, k_product_682868a0, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
         v_stem));
-    CALL(launch(m, LAST, k_reduce_771927ed, "p", 392, 128, stream, v_stem, v_l1_b_joined + 200704));
-    // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
-    // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
-    CALL(conv_run(m, CONV_l1_a, v_l1_b_joined + 200704, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_2e916ba5, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
+    CALL(launch(m, MIDDLE, k_reduce_771927ed, "p", 392, 128, stream, v_stem,
+        v_l1_b_joined + 200704));
+    CALL(launch(m, MIDDLE, k_product_f180865d, "l1.a", 98, 256, stream, v_l1_a_c_k,
+        v_l1_b_joined + 200704, v_l1_a_c_b, v_l1_a));
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
         v_l1_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     l1.b.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
-        v_l1_b_c_sum_product));
-    CALL(launch(m, ALONE, k_basis_3adc4c30, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.c.sum.product", 504, 256, stream,
+        v_l1_b_c_sum_filter, v_l1_b_c_sum_data, v_l1_b_c_sum_product));
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
     CALL(launch(m, ALONE, k_product_18887706, "l1", 132, 256, stream, v_l1_c_sum_weights,
         v_l1_b_joined, v_l1_const, v_l1));
     CALL(launch(m, FIRST, k_product_18efe1da, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
-        v_l1_0_b_c_sum_product));
-    CALL(launch(m, ALONE, k_basis_3adc4c30, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.0.b.c.sum.product", 504, 256, stream,
+        v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data, v_l1_0_b_c_sum_product));
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
     CALL(launch(m, ALONE, k_product_a2ff115e, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
         v_l1_0_c_b, v_l1_0));
     CALL(launch(m, FIRST, k_product_18efe1da, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
-        v_l1_1_b_c_sum_product));
-    CALL(launch(m, ALONE, k_basis_3adc4c30, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.1.b.c.sum.product", 504, 256, stream,
+        v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data, v_l1_1_b_c_sum_product));
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
     CALL(launch(m, ALONE, k_product_a2ff115e, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
         v_l1_0, v_l1_1_c_b, v_l1_1));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
-    CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
+    CALL(conv_run(m, CONV_l2_a_c_sum_merged, v_l1_1, v_l2_a_c_sum_weights, NULL, NULL,
+        v_l2_a_c_sum_merged, v_workspace));
     CALL(launch(m, FIRST, k_product_eefe6086, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_b, v_l2_a_c_sum_merged, v_l2_b_c_sum_part));
     CALL(launch(m, LAST, k_siblings_e1e32c64, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
@@ -5299,57 +5938,48 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
-    CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
-    // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28,
-    //     i3 in 0:28
-    // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
-    CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
+    CALL(launch(m, ALONE, k_product_cd0838e8, "l2.c.sum", 104, 256, stream, v_l2_c_k, v_l2_b,
+        v_l2_c_sum));
+    CALL(launch(m, ALONE, k_product_ae38b8dd, "l2", 104, 256, stream, v_l2_d_k, v_l1_1, v_l2_c_sum,
+        v_l2_const, v_l2));
     return 0;
 }
 
 static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    // as l1.a
-    CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    CALL(launch(m, ALONE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
+        v_l2_0_a_c_b, v_l2_0_a));
+    CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
-    // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
-    //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
-    // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
-    CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
-        v_l2_0_b_c_sum_product));
-    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
+    CALL(launch(m, LAST, k_product_4cf78933, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
+        v_g1_a_c_b, v_g1_a));
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.0.b.c.sum.product", 72, 256, stream,
+        v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data, v_l2_0_b_c_sum_product));
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
-    // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
-    // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
-    CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
-    // as l1.a
-    CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    CALL(launch(m, ALONE, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b, v_l2,
+        v_l2_0_c_b, v_l2_0));
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
+        v_l2_1_a_c_b, v_l2_1_a));
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
-        v_l2_1_b_c_sum_product));
-    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.1.b.c.sum.product", 72, 256, stream,
+        v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data, v_l2_1_b_c_sum_product));
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
-    // as l2.0
-    CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
-    // as l1.a
-    CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    CALL(launch(m, ALONE, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
+        v_l2_0, v_l2_1_c_b, v_l2_1));
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
+        v_l2_2_a_c_b, v_l2_2_a));
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
-        v_l2_2_b_c_sum_product));
-    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.2.b.c.sum.product", 72, 256, stream,
+        v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data, v_l2_2_b_c_sum_product));
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
-    // as l2.0
-    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640,
-        v_workspace));
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
+        v_l2_1, v_l2_2_c_b, v_l3_m_joined + 66640));
     CALL(launch(m, FIRST, k_product_2955687f, "g2.l1.sum.merged", 126, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged));
     CALL(launch(m, LAST, k_siblings_94771ea5, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
@@ -5362,24 +5992,26 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
     CALL(launch(m, LAST, k_siblings_540b8137, "g2.s", 390, 128, stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_s, v_l3_l1_joined));
-    CALL(launch(m, FIRST, k_product_9f732010, "l3.l2.c.sum.merged", 126, 256, stream,
-        v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
-    CALL(launch(m, LAST, k_siblings_5b2b5f3b, "g2.a.c.sum.part", 599, 256, stream, v_g2_s,
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l3_l2_c_sum_merged, v_l3_l2_c_sum_weights, v_l3_l1_joined,
+        v_l3_l2_c_sum_merged));
+    CALL(launch(m, ALONE, k_siblings_5b2b5f3b, "g2.a.c.sum.part", 599, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_a_c_sum_part,
         v_l3_m_joined));
     CALL(launch(m, ALONE, k_product_b4ade54d, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
-        v_l3_c1_0_sum_merged));
-    CALL(launch(m, ALONE, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream,
-        v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_l3_c1_0_sum, v_l3_t1_0_joined, v_l3_c3_0_sum,
+    CALL(launch(m, FIRST, k_product_9caa38a4, "l3.c1.0.sum.merged.parts", 112, 256, stream,
+        v_l3_c1_0_sum_weights, v_l3_d_0, v_l3_c1_0_sum_merged_parts));
+    CALL(launch(m, MIDDLE, k_siblings_a195cdbe, "g2.a", 455, 128, stream, v_g2_a_c_sum_part,
+        v_g2_a_c_b, v_l3_c1_0_sum_merged_parts, v_g2_a, v_l3_c1_0_sum_merged));
+    CALL(launch(m, LAST, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream, v_l3_c1_0_sum_merged,
+        v_l3_b1, v_l3_b3, v_l3_c1_0_sum, v_l3_t1_0_joined, v_l3_c3_0_sum,
         v_l3_t1_0_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ALONE, k_siblings_612f8c4f, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
-        v_g2_a_c_b, v_l3_c2_0_sum_merged, v_l3_b4, v_l3_b2, v_g2_a, v_l3_u_0));
+    CALL(launch(m, ALONE, k_siblings_099e4b68, "g2.b.sum.part", 404, 256, stream, v_g2_a, v_g2_b_k,
+        v_l3_c2_0_sum_merged, v_l3_b4, v_l3_b2, v_g2_b_sum_part, v_l3_u_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_0,
         v_l3_c1_1_sum_added_merged));
@@ -5390,8 +6022,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ALONE, k_siblings_099e4b68, "g2.b.sum.part", 404, 256, stream, v_g2_a, v_g2_b_k,
-        v_l3_c2_1_sum_merged, v_l3_b4, v_l3_b2, v_g2_b_sum_part, v_l3_u_1));
+    CALL(launch(m, ALONE, k_row_cbb33834, "l3.u.1", 261, 64, stream, v_l3_c2_1_sum_merged, v_l3_b4,
+        v_l3_b2, v_l3_u_1));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_1,
         v_l3_c1_2_sum_added_merged));
@@ -5437,83 +6069,78 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1, v_l3_f_4_sum_terms));
     CALL(launch(m, LAST, k_product_27fe3298, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
-        v_g3_l1_sum_merged));
-    CALL(launch(m, ALONE, k_siblings_f4d277f2, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
-        v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1_joined, v_g3_l1_joined + 4116,
+    CALL(launch(m, ALONE, k_product_c730b580, "g3.l1.sum.merged.parts", 128, 256, stream,
+        v_g3_l1_sum_weights, v_l4_m_joined + 25088, v_g3_l1_sum_merged_parts));
+    // by summation splitting (r0 inside), variable substitution; operand re-laid; summation
+    //     splitting (parts)
+    // g3.r1.sum.part.parts[i0,i1,i2,i3,i4] = sum(r0) l3[0,64*i0+r0,i3,i4] *
+    //     g3.r1.sum.relaid[i1,i2,64*i0+r0] where i0 in 0:16, r0 in 0:64
+    CALL(gemm_run(m, &gemm_g3_r1_sum_part_parts, v_g3_r1_sum_relaid, v_l4_m_joined + 25088,
+        v_g3_r1_sum_part_parts));
+    CALL(launch(m, FIRST, k_siblings_9e5e4f42, "g3.l1.sum.merged", 565, 256, stream,
+        v_g3_l1_sum_merged_parts, v_g3_r1_sum_part_parts, v_g3_l1_sum_merged, v_g3_r1_sum_part));
+    CALL(launch(m, LAST, k_siblings_0d6f56d0, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
+        v_g3_l1_b, v_g3_r1_sum_part, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1,
         v_l4_l1_joined, v_l4_l1_joined + 25088));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_g3_l2_sum_merged, v_g3_l2_sum_weights, v_g3_l1_joined,
-        v_g3_l2_sum_merged));
-    CALL(launch(m, FIRST, k_row_196db79f, "g3.s", 258, 256, stream, v_g3_l2_sum_merged,
-        v_g3_s_const, v_g3_s));
-    CALL(launch(m, LAST, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
-        v_g3_a_c_b, v_g3_a));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ALONE, k_row_7f5b7130, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged,
-        v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
+    CALL(launch(m, ALONE, k_siblings_9451c992, "g3.r2.sum", 613, 256, stream, v_g3_r1, v_g3_r2_k,
+        v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_b, v_g3_r2_sum, v_l4_m_joined));
     CALL(launch(m, ALONE, k_product_f73106e7, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 0));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
-        v_l4_c1_0_sum_merged));
-    CALL(launch(m, ALONE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum, v_l4_t1_0_joined + 6272));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
-        v_l4_c2_0_sum_merged));
-    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
+    CALL(launch(m, FIRST, k_product_f17e8a9b, "l4.c1.0.sum.merged.parts", 112, 256, stream,
+        v_l4_c1_0_sum_weights, v_l4_d_0, v_l4_c1_0_sum_merged_parts));
+    CALL(launch(m, MIDDLE, k_siblings_1570f332, "g3.s", 601, 256, stream, v_g3_l1, v_g3_l2_k,
+        v_g3_r2_sum, v_g3_s_const, v_l4_c1_0_sum_merged_parts, v_g3_s, v_l4_c1_0_sum_merged));
+    CALL(launch(m, MIDDLE, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+        v_g3_a_c_b, v_g3_a));
+    CALL(launch(m, MIDDLE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream,
+        v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
+        v_l4_t1_0_joined + 6272));
+    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.0.sum.merged", 112, 256, stream,
+        v_l4_c2_0_sum_weights, v_l4_t1_0_joined, v_l4_c2_0_sum_merged));
+    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_0));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_0,
-        v_l4_c1_1_sum_added_merged));
-    CALL(launch(m, ALONE, k_siblings_8b634053, "l4.c1.1.sum", 392, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.1.sum.added.merged", 112, 256, stream,
+        v_l4_c1_1_sum_added_weights, v_l4_u_0, v_l4_c1_1_sum_added_merged));
+    CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.1.sum", 392, 64, stream,
         v_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_0_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_0_sum, v_l4_b3, v_l4_c1_1_sum, v_l4_t1_1_joined,
         v_l4_c3_1_sum, v_l4_t1_1_joined + 6272));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
-        v_l4_c2_1_sum_merged));
-    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.1.sum.merged", 112, 256, stream,
+        v_l4_c2_0_sum_weights, v_l4_t1_1_joined, v_l4_c2_1_sum_merged));
+    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_1));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_1,
-        v_l4_c1_2_sum_added_merged));
-    CALL(launch(m, ALONE, k_siblings_8b634053, "l4.c1.2.sum", 392, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.2.sum.added.merged", 112, 256, stream,
+        v_l4_c1_1_sum_added_weights, v_l4_u_1, v_l4_c1_2_sum_added_merged));
+    CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.2.sum", 392, 64, stream,
         v_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_1_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_1_sum, v_l4_b3, v_l4_c1_2_sum, v_l4_t1_2_joined,
         v_l4_c3_2_sum, v_l4_t1_2_joined + 6272));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
-        v_l4_c2_2_sum_merged));
-    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.2.sum.merged", 112, 256, stream,
+        v_l4_c2_0_sum_weights, v_l4_t1_2_joined, v_l4_c2_2_sum_merged));
+    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_2));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_2,
-        v_l4_c1_3_sum_added_merged));
-    CALL(launch(m, ALONE, k_siblings_8b634053, "l4.c1.3.sum", 392, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.3.sum.added.merged", 112, 256, stream,
+        v_l4_c1_1_sum_added_weights, v_l4_u_2, v_l4_c1_3_sum_added_merged));
+    CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.3.sum", 392, 64, stream,
         v_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_2_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_2_sum, v_l4_b3, v_l4_c1_3_sum, v_l4_t1_3_joined,
         v_l4_c3_3_sum, v_l4_t1_3_joined + 6272));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
-        v_l4_c2_3_sum_merged));
-    CALL(launch(m, ALONE, k_row_0a5518fe, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
+    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.3.sum.merged", 112, 256, stream,
+        v_l4_c2_0_sum_weights, v_l4_t1_3_joined, v_l4_c2_3_sum_merged));
+    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_3));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_3,
-        v_l4_c1_4_sum_added_merged));
-    CALL(launch(m, ALONE, k_siblings_daaf51d4, "l4.t1.4", 196, 64, stream,
+    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.4.sum.added.merged", 112, 256, stream,
+        v_l4_c1_1_sum_added_weights, v_l4_u_3, v_l4_c1_4_sum_added_merged));
+    CALL(launch(m, MIDDLE, k_siblings_daaf51d4, "l4.t1.4", 196, 64, stream,
         v_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_3_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_3_sum, v_l4_b3, v_l4_t1_4_joined,
         v_l4_t1_4_joined + 6272));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
-        v_l4_c2_4_sum_merged));
-    CALL(launch(m, FIRST, k_row_7c6003a7, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
+    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.4.sum.merged", 112, 256, stream,
+        v_l4_c2_0_sum_weights, v_l4_t1_4_joined, v_l4_c2_4_sum_merged));
+    CALL(launch(m, MIDDLE, k_row_7c6003a7, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
         v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2, v_l4_f_4_sum_terms));
     return 0;
 }
@@ -5522,9 +6149,11 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
     (void)in;
     CALL(launch(m, LAST, k_product_776d70ee, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(launch(m, FIRST, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
+    CALL(launch(m, FIRST, k_product_ea72012f, "g4.l1.sum.merged.parts", 128, 256, stream,
+        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged_parts));
+    CALL(launch(m, MIDDLE, k_reduce_0cd9293f, "g4.l1.sum.merged", 354, 64, stream,
+        v_g4_l1_sum_merged_parts, v_g4_l1_sum_merged));
+    CALL(launch(m, MIDDLE, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
     CALL(launch(m, MIDDLE, k_reduce_4e226e53, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
         v_g4_r2_k, v_g4_r2_sum));
@@ -5550,34 +6179,26 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
         v_f2_b_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2,
         v_f2_b_b, v_f2));
-    CALL(launch(m, LAST, k_product_9902a0e1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
-        v_g1_b_b, v_s1));
-    // as g1.a
-    CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
-    // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
-    //     i2 in 0:56, i3 in 0:56, pad f1.a 0
-    // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
-    CALL(conv_run(m, CONV_f1, v_f1_a, v_f1_b_k, v_f1_b_b, v_s1, v_f1, v_workspace));
-    // as g1.a
-    CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
-    // as f1
-    CALL(conv_run(m, CONV_f0, v_f0_a, v_f0_b_k, v_f0_b_b, v_f1, v_f0, v_workspace));
-    CALL(launch(m, ALONE, k_map_b44c9649, "u0", 1029, 256, stream, v_f0, v_u0));
-    // by summation splitting (r0,r1 inside), variable substitution
-    // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
-    //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
-    CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
-        v_e0_a_c_sum_part, v_workspace));
-    CALL(launch(m, ALONE, k_reduce_d0afa7fc, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
+    CALL(launch(m, MIDDLE, k_product_9902a0e1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2,
+        v_g1_s, v_g1_b_b, v_s1));
+    CALL(launch(m, MIDDLE, k_product_4cf78933, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1,
+        v_f1_a_c_b, v_f1_a));
+    CALL(launch(m, MIDDLE, k_product_0cefaac0, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_s1,
+        v_f1_b_b, v_f1));
+    CALL(launch(m, MIDDLE, k_product_4cf78933, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1,
+        v_f0_a_c_b, v_f0_a));
+    CALL(launch(m, MIDDLE, k_product_0cefaac0, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f1,
+        v_f0_b_b, v_f0));
+    CALL(launch(m, LAST, k_map_b44c9649, "u0", 1029, 256, stream, v_f0, v_u0));
+    CALL(launch(m, FIRST, k_product_77547bef, "e0.a.c.sum.part", 262, 256, stream,
+        v_e0_a_c_sum_part_filter, v_u0, v_e0_a_c_sum_part));
+    CALL(launch(m, LAST, k_reduce_d0afa7fc, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
         v_e0_a_c_b, v_e0_a));
-    // as e0.a.c.sum.part
-    CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
-        v_e0_b_sum_part, v_workspace));
-    CALL(launch(m, ALONE, k_reduce_e08b6c5a, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
+    CALL(launch(m, FIRST, k_product_77547bef, "e0.b.sum.part", 262, 256, stream,
+        v_e0_b_sum_part_filter, v_e0_a, v_e0_b_sum_part));
+    CALL(launch(m, MIDDLE, k_reduce_e08b6c5a, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
         v_e0_b_b, v_e0));
-    // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
-    // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
-    CALL(conv_run(m, CONV_y, v_e0, v_y_k, v_y_b, NULL, v_y, v_workspace));
+    CALL(launch(m, LAST, k_product_5050e60d, "y", 784, 256, stream, v_y_k, v_e0, v_y_b, v_y));
     return 0;
 }
 
@@ -5685,7 +6306,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 17; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -5872,6 +6493,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    64476160ull, 173395968ull, 0xe4a54419c106ca07ull};
+    64476160ull, 143114752ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -7,27 +7,26 @@
 // inputs    x: f32[1,10000,512]
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 110 MB (workspace 32 MB of it), constants 5124 kB, peak in create 117 MB
-// plan      5 steps, 2011.9 us estimated; 2460.6 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 15.2 us more
-// by        merging 1, online softmax 1
-//   125.8 us est. v                        k_product_eac31616
-//   221.7 us est. q.merged                 cuBLAS sgemm 10000 x 1024 x 512
-//  1413.6 us est. o                        k_attention_b1724693
-//   126.2 us est. f                        cublasLt matmul 10000 x 512 x 512 + bias + relu
-//   124.6 us est. y                        k_product_9e303009
+// memory    arena 78 MB (workspace 32 MB of it), constants 5124 kB, peak in create 86 MB
+// plan      5 steps, 2040.2 us estimated; 2508.8 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// by        digit re-layout 1, merging 1, online softmax 1
+//   125.9 us est. v.phases                 k_product_927a6745
+//   237.0 us est. q.merged                 k_product_7c615b7c
+//  1413.6 us est. o                        k_attention_48076bae
+//   137.6 us est. f                        cublasLt matmul 10000 x 512 x 512 + bias + relu
+//   125.9 us est. y                        k_product_9e303009
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublasLt.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_ARENA_BYTES 115474432ull
+#define LONGFORMER_ARENA_BYTES 81920000ull
 #define LONGFORMER_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -99,21 +98,21 @@ const longformer_info *longformer_describe(void);
 #define v_x IN(float, 0)
 #define v_wq INIT(0)
 #define v_wk INIT(1048576)
-#define v_wv CONST(0)
-#define v_w1 CONST(1048576)
-#define v_b1 CONST(2097152)
-#define v_w2 CONST(2099200)
-#define v_b2 CONST(3147776)
-#define v_t ARENA(74514432)
-#define v_v ARENA(94994432)
-#define v_q_weights CONST(3149824)
+#define v_wv INIT(2097152)
+#define v_w1 CONST(0)
+#define v_b1 CONST(1048576)
+#define v_w2 CONST(1050624)
+#define v_b2 CONST(2099200)
+#define v_t ARENA(40960000)
+#define v_v ARENA(61440000)
 #define v_q_merged ARENA(0)
-#define v_f ARENA(0)
-#define v_workspace ARENA_OF(char, 40960000)
+#define v_f ARENA(61440000)
+#define v_q_weights CONST(2101248)
+#define v_v_digits CONST(4198400)
+#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 5246976ull
-#define INIT_BYTES 2097152ull
+#define INIT_BYTES 3145728ull
 #define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {40960000}
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -495,9 +494,10 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
-// v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
-// p0: x, p1: wv
-static __global__ void __launch_bounds__(256, 2) k_product_eac31616(const float *p0,
+// by digit re-layout
+// v.phases[i0,0,i2,i3,0] = sum(r0) v.digits[0,i2,r0] * v.digits[i0,r0,i3]
+// p0: v.digits, p1: v.digits
+static __global__ void __launch_bounds__(256, 2) k_product_927a6745(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -508,30 +508,65 @@ static __global__ void __launch_bounds__(256, 2) k_product_eac31616(const float 
         return fetch<float4>(&p0[i2 * 512 + r0], i2 < 10000);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p1[i3 * 512 + r0]);
+        const int i0 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[r0 * 512 + i0]);
     };
     float acc[4][8] = {};
-    tile.multiply<true, true, 2>(0u, 512u, moving<4, 131072>(a), moving<4, 131072>(b), next_early,
-        acc);
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b),
+        next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
         const int i2 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
-        const int i3 = (int)(n % 64u);
-        const int i1 = (int)(n / 64u);
+        const int i0 = (int)(n % 64u);
+        const int i3 = (int)(n / 64u);
         if (i2 < 10000) {
-            *reinterpret_cast<float4 *>(&y[i1 * 640000 + i2 * 64 + i3]) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i3 * 640000 + i2 * 64 + i0]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by merging: batched
+// q.merged[i0,0,i2,i3,i4] = sum(r0) x[0,i3,r0] * q.weights[i0,i2,i4,r0]
+// p0: x, p1: q.weights
+static __global__ void __launch_bounds__(256, 2) k_product_7c615b7c(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 8u * 128u, m0 = id / 8u % 79u * 128u;
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i3 * 512 + r0], i3 < 10000);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[r0 * 1024 + i4]);
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<4096, 32768>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i3 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i4 = (int)(n % 64u);
+        const int i2 = (int)(n / 64u);
+        if (i3 < 10000) {
+            *reinterpret_cast<float4 *>(&y[i2 * 640000 + i3 * 64 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
 // by online softmax
-// s.sum[0,i1,i2,i3] = sum(r0) q.merged[0,i2,64*i1+r0] * q.merged[0,i2+4*i3-4000,64*i1+r0+512]
-//     where i1 in 0:8, i3 in 0:2001, r0 in 0:64, pad q.merged 0
+// s.sum[0,i1,i2,i3] = sum(r0) q.merged[0,0,i1,i2,r0] * q.merged[1,0,i1,i2+4*i3-4000,r0] where
+//     i3 in 0:2001, pad q.merged 0
 // s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
 // a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
 // a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
@@ -542,7 +577,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_eac31616(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_b1724693(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_48076bae(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -564,7 +599,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_b1724693(const floa
         if (base + 4 * row < 10000) {
             const int i2 = base + 4 * row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 1024 + i1 * 64 + r1]);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 640000 + i2 * 64 + r1]);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -596,8 +631,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_b1724693(const floa
                     const int r1 = k0 + k;
                     const int t0 = r0 * 4 + base - 4000;
                     const float4 v1 = (unsigned)t0 < 10000u ? *reinterpret_cast<const
-                        float4 *>(&p0[t0 * 1024 + i1 * 64 + r1 + 512]) : make_float4(0.f, 0.f, 0.f,
-                        0.f);
+                        float4 *>(&p0[i1 * 640000 + t0 * 64 + r1 + 5120000]) : make_float4(0.f, 0.f,
+                        0.f, 0.f);
                     t = v1;
                 }
                 own[i] = t;
@@ -756,22 +791,39 @@ static __global__ void __launch_bounds__(256, 2) k_product_9e303009(const float 
 
 // Those that only create launches.
 
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // by merging: laid side by side
-// q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
+// q.weights[i0,i1,i2,i3] = wk[64*i1+i2,i3] * [i0 == 1] + wq[64*i1+i2,i3] * [i0 == 0] where
+//     i0 in 0:2, i1 in 0:8, i2 in 0:64
 // p0: wk, p1: wq
-static __global__ void __launch_bounds__(256) k_map_a6e2a3b6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_bc4a701a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1 - 262144])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(&p1[i0 * 512 + i1])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x + v1.x, v0.y + v1.y,
-        v0.z + v1.z, v0.w + v1.w);
+    if (id >= 524288u) return;
+    const int i2 = (int)(id % 512u);
+    const int i0 = (int)(id / 512u % 2u);
+    const int i3 = (int)(id / 1024u);
+    const float v0 = (i0 >= 1 ? p0[i2 * 512 + i3] : 0.f) + (i0 < 1 ? p1[i2 * 512 + i3] : 0.f);
+    y[i3 * 1024 + i0 * 512 + i2] = v0;
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -788,7 +840,8 @@ struct longformer {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasHandle_t cublas;
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasLtHandle_t lt;
     matmul_call matmul[1];
     cudaStream_t lt_stream;  // that its calls go to
@@ -841,36 +894,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(longformer *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_q_merged = {"q.merged", 0, 1, 1, 10000, 1024, 512, 512, 512, 1024, 0, 0,
-    0, 1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
 static int matmul_matrix(longformer *m, const char *name, cublasLtMatrixLayout_t *to,
@@ -1023,16 +1046,8 @@ static int matmul_run(longformer *m, int k, const void *a, const void *b, const 
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(longformer *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
     m->lt_stream = stream;
+    (void)branch;
     return 0;
 }
 
@@ -1043,8 +1058,23 @@ enum { ALONE, FIRST, MIDDLE, LAST };
 template <class... P, class... A>
 static int launch(longformer *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
-    const bool next_early = false;
-    (void)when;
+    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
+#if CUDART_VERSION >= 11080
+    if (m->early && (when == MIDDLE || when == LAST)) {
+        cudaLaunchAttribute early = {};
+        cudaLaunchConfig_t config = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
+        stepped(m, name);
+        return 0;
+    }
+#endif
     CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
@@ -1052,7 +1082,13 @@ static int launch(longformer *m, int when, void (*kernel)(P...), const char *nam
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_map_a6e2a3b6, "q.weights", 512, 256, stream, v_wk, v_wq, v_q_weights));
+    // by digit re-layout
+    // v.digits[i0,i1,i2] = wv[i0+64*i2,i1] where i0 in 0:64, i2 in 0:8
+    // v.digits stored as [i1,i2,i0]
+    CALL(launch(m, ALONE, k_relay_6b411249, "v.digits", 1024, 256, stream, relay{2, 0, {512, 512},
+        {512, 1}, {1, 512}}, v_wv, v_v_digits));
+    // q.weights stored as [i3,i0,i1,i2]
+    CALL(launch(m, ALONE, k_map_bc4a701a, "q.weights", 2048, 256, stream, v_wk, v_wq, v_q_weights));
     return 0;
 }
 
@@ -1079,12 +1115,20 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_eac31616);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_927a6745);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -1123,7 +1167,6 @@ static int first_like(const Row *row, int i) {
 }
 
 static int open_libraries(longformer *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
     for (int i = 0; i < 1; i++) {
         int k = first_like(matmul_sizes, i);
@@ -1174,17 +1217,19 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_product_eac31616, "v", 628, 256, stream, v_x, v_wv, v_v));
-    // by merging: shared input
-    // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
+    // v.phases stored as [i3,i1,i2,i0,i4]
+    CALL(launch(m, FIRST, k_product_927a6745, "v.phases", 628, 256, stream, v_x, v_v_digits, v_v));
+    CALL(launch(m, MIDDLE, k_product_7c615b7c, "q.merged", 632, 256, stream, v_x, v_q_weights,
+        v_q_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_b1724693, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
+    CALL(launch(m, LAST, k_attention_48076bae, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
@@ -1210,6 +1255,9 @@ static int check_run(longformer *m, const void *const *in, void *const *out) {
 
 static int run_on(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -1285,7 +1333,6 @@ int longformer_capture(longformer *m, const void *const *in, void *const *out) {
 void longformer_destroy(longformer *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
@@ -1317,6 +1364,6 @@ static const longformer_tensor info_weights[] = {
 static const longformer_info info = {
     "longformer", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_ARENA_BYTES, LONGFORMER_WEIGHT_BYTES,
-    5246976ull, 122818560ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 90312704ull, 0x6ef52548fc95cc4dull};
 
 const longformer_info *longformer_describe(void) { return &info; }

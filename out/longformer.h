@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define LONGFORMER_ARENA_BYTES 115474432ull
+#define LONGFORMER_ARENA_BYTES 81920000ull
 #define LONGFORMER_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus

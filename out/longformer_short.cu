@@ -7,25 +7,24 @@
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 20 MB (workspace 16 MB of it), constants 5124 kB, peak in create 28 MB
-// plan      4 steps, 81.6 us estimated; 91.2 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 0.4 us more
+// memory    arena 8192 kB (workspace 0 B of it), constants 5124 kB, peak in create 16 MB
+// plan      4 steps, 85.9 us estimated; 99.7 us without derivation
+// libraries none
 // by        merging 1, online softmax 1
-//    38.3 us est. v.merged                 k_product_7716bbe9
-//    14.4 us est. o                        k_attention_e51e8572
-//    14.3 us est. f                        cublasLt matmul 1024 x 512 x 512 + bias + relu
-//    14.7 us est. y                        k_product_2ab83a30
+//    39.6 us est. v.merged                 k_product_ba117c69
+//    14.4 us est. o                        k_attention_240861e6
+//    16.0 us est. f                        k_product_f9bd5963
+//    16.0 us est. y                        k_product_2ab83a30
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublasLt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_SHORT_ARENA_BYTES 20971520ull
+#define LONGFORMER_SHORT_ARENA_BYTES 8388608ull
 #define LONGFORMER_SHORT_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -103,47 +102,12 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_b1 CONST(1048576)
 #define v_w2 CONST(1050624)
 #define v_b2 CONST(2099200)
-#define v_t ARENA(16777216)
+#define v_t ARENA(6291456)
 #define v_v_merged ARENA(0)
-#define v_f ARENA(18874368)
+#define v_f ARENA(0)
 #define v_v_weights CONST(2101248)
-#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 5246976ull
 #define INIT_BYTES 3145728ull
-#define WORKSPACE_BYTES 16777216
-
-// A product and what follows it in one call of cublasLt, row-major, `batch` times:
-// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
-// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
-// address.
-typedef struct matmul_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-    int ldz;  // 0: no z
-    long long sz;
-    cublasLtEpilogue_t epilogue;
-    int bias;
-    unsigned align;
-} matmul_size;
-
-typedef struct matmul_call {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c, z;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulAlgo_t algorithm;
-    int shared;  // with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} matmul_call;
-
-static const matmul_size matmul_sizes[] = {
-    {"f", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f, 0, 0, CUBLASLT_EPILOGUE_RELU_BIAS,
-        1, 16},
-};
-enum {
-    MATMUL_f,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -492,23 +456,23 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
-// by merging: batched
-// v.merged[i0,0,i2,i3,i4] = sum(r0) x[0,i3,r0] * v.weights[i0,i2,i4,r0]
+// by merging: shared input
+// v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
 // p0: x, p1: v.weights
-static __global__ void __launch_bounds__(256, 2) k_product_7716bbe9(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_ba117c69(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 8u * 192u, m0 = id / 8u % 16u * 64u;
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e / 4u);
+        const int i1 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i3 * 512 + r0]);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
+        const int i2 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
         const int r0 = (int)(e / 16u % 16u);
-        return fetch<float4>(&p1[r0 * 1536 + i4]);
+        return fetch<float4>(&p1[r0 * 1536 + i2]);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<6144, 256>(b), next_early,
@@ -516,28 +480,27 @@ static __global__ void __launch_bounds__(256, 2) k_product_7716bbe9(const float 
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
-        const int i3 = (int)(m0 + tile.row(i));
-        const unsigned n = n0 + tile.column(j);
-        const int i4 = (int)(n % 64u);
-        const int i2 = (int)(n / 64u);
-        *reinterpret_cast<float4 *>(&y[i2 * 65536 + i3 * 64 + i4]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 1536 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
+            acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
 // by online softmax
-// s.sum[0,i1,i2,i3] = sum(r0) v.merged[1,0,i1,i2,r0] * v.merged[2,0,i1,i2+4*i3-256,r0] where
-//     i3 in 0:129, pad v.merged 0
+// s.sum[0,i1,i2,i3] = sum(r0) v.merged[0,i2,64*i1+r0+512] * v.merged[0,i2+4*i3-256,64*i1+r0+1024]
+//     where i1 in 0:8, i3 in 0:129, r0 in 0:64, pad v.merged 0
 // s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
 // a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
 // a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
 // a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
-// o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v.merged[0,0,i1,i2+4*r0-256,i3] where pad v.merged 0
+// o[0,i1,i2,i3] = sum(r0) v.merged[0,i2+4*r0-256,64*i1+i3] * a[0,i1,i2,r0] where i3 in 0:64, pad
+//     v.merged 0
 // A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_e51e8572(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_240861e6(const float *p0,
     float *__restrict__ y, bool next_early) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -559,8 +522,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e51e8572(const floa
         if (base + 4 * row < 1024) {
             const int i2 = base + 4 * row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 65536 + i2 * 64 + r1
-                + 524288]);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 1536 + i1 * 64 + r1
+                + 512]);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -589,8 +552,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e51e8572(const floa
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
                 const int t0 = r0 * 4 + base - 256;
-                const float4 v1 = (unsigned)t0 < 1024u ? *reinterpret_cast<const float4 *>(&p0[i1 *
-                    65536 + t0 * 64 + r1 + 1048576]) : make_float4(0.f, 0.f, 0.f, 0.f);
+                const float4 v1 = (unsigned)t0 < 1024u ? *reinterpret_cast<const float4 *>(&p0[t0 *
+                    1536 + i1 * 64 + r1 + 1024]) : make_float4(0.f, 0.f, 0.f, 0.f);
                 own[i] = v1;
             }
             __syncthreads();
@@ -655,8 +618,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e51e8572(const floa
                 const int r0 = u0 + k0 + key;
                 const int i3 = col;
                 const int t1 = r0 * 4 + base - 256;
-                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(&p0[i1 *
-                    65536 + t1 * 64 + i3]) : make_float4(0.f, 0.f, 0.f, 0.f);
+                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(&p0[t1 *
+                    1536 + i1 * 64 + i3]) : make_float4(0.f, 0.f, 0.f, 0.f);
                 own[i] = v2;
             }
             __syncthreads();
@@ -704,6 +667,38 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e51e8572(const floa
     }
 }
 
+// f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
+// f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
+// p0: t, p1: w1, p2: b1
+static __global__ void __launch_bounds__(256, 2) k_product_f9bd5963(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 16u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 512 + i2]);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(relu(acc[i][j] + v0.x),
+            relu(acc[i][j + 1] + v0.y), relu(acc[i][j + 2] + v0.z), relu(acc[i][j + 3] + v0.w));
+    }
+}
+
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
@@ -741,22 +736,21 @@ static __global__ void __launch_bounds__(256, 2) k_product_2ab83a30(const float 
 // Those that only create launches.
 
 // by merging: laid side by side
-// v.weights[i0,i1,i2,i3] = wq[64*i1+i2,i3] * [i0 == 1] + wv[64*i1+i2,i3] * [i0 == 0] +
-//     wk[64*i1+i2,i3] * [i0 == 2] where i0 in 0:3, i1 in 0:8, i2 in 0:64
+// v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
+//     wq 0, pad wv 0
 // p0: wv, p1: wq, p2: wk
-static __global__ void __launch_bounds__(256) k_map_031d0edd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_bd5255a6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id >= 786432u) return;
-    const int i2 = (int)(id % 512u);
-    const int i0 = (int)(id / 512u % 3u);
-    const int i3 = (int)(id / 1536u);
-    const int t0 = i0 - 1;
-    const float v0 = (i0 < 1 ? p0[i2 * 512 + i3] : 0.f) + ((unsigned)t0 < 1u ? p1[i2 * 512 + i3]
+    const int i0 = (int)(id % 1536u);
+    const int i1 = (int)(id / 1536u);
+    const int t0 = i0 - 512;
+    const float v0 = (i0 < 512 ? p0[i0 * 512 + i1] : 0.f) + ((unsigned)t0 < 512u ? p1[t0 * 512 + i1]
         : 0.f);
-    y[i3 * 1536 + i0 * 512 + i2] = v0 + (i0 >= 2 ? p2[i2 * 512 + i3] : 0.f);
+    y[i1 * 1536 + i0] = v0 + (i0 >= 1024 ? p2[i0 * 512 + i1 - 524288] : 0.f);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -773,9 +767,6 @@ struct longformer_short {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasLtHandle_t lt;
-    matmul_call matmul[1];
-    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -809,179 +800,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(longformer_short *m, const char *name, cublasLtMatrixLayout_t *to,
-    cudaDataType type,
-                         int rows, int columns, int ld, int batch, long long stride) {
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
-    if (batch == 1) return 0;
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch));
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &stride, sizeof stride));
-    return 0;
-}
-
-static int matmul_describe(longformer_short *m, matmul_call *c, const matmul_size *s) {
-    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-#if CUDART_VERSION >= 11000
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-#else
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
-#endif
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                               sizeof s->epilogue));
-    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
-    const void *const bias = (const void *)(size_t)s->align;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                          s->lda, s->batch, s->sa);
-    if (!r)
-        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                          s->ldb, s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz)
-        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
-    return r;
-}
-
-// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
-// FP32 means FMA arithmetic.
-static int matmul_wish(longformer_short *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = WORKSPACE_BYTES;
-    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
-    for (int i = 0; i < 4; i++)
-        CUBLAS_CALL(
-            m, s->name,
-            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
-                                                     sizeof fma));
-#endif
-    return 0;
-}
-
-// The first of the library's offers that it says will run, but none that keeps less than an eighth
-// as many multiprocessors busy as another: for 128 x 768 x 3072 in FP32 cublasLt 13.1 offers a tile
-// of 256 x 128 first, three blocks that take 500 us on an H200; other algorithms take 22.
-static cublasStatus_t matmul_first(longformer_short *m, matmul_call *c) {
-    cublasLtMatmulHeuristicResult_t p[8] = {};
-    int n = 0;
-    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
-        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    float fullest = 0.f;
-    for (int i = 0; i < n; i++)
-        if (p[i].state == CUBLAS_STATUS_SUCCESS)
-            fullest = fmaxf(fullest, fminf(p[i].wavesCount, 1.f));
-    for (int i = 0; i < n; i++) {
-        if (p[i].state != CUBLAS_STATUS_SUCCESS || 8.f * p[i].wavesCount < fullest) continue;
-        c->algorithm = p[i].algo;
-        c->workspace = p[i].workspaceSize;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static int matmul_open(longformer_short *m, matmul_call *c, const matmul_size *s) {
-    int r = matmul_describe(m, c, s);
-    if (!r) r = matmul_wish(m, c, s);
-    if (r) return r;
-    cublasStatus_t e = matmul_first(m, c);
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
-        // A library may call its kernels something else: what they compute is what was asked for.
-        const unsigned long long any = ~0ull;
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                                                         &any, sizeof any));
-        e = matmul_first(m, c);
-    }
-#endif
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
-        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    CUBLAS_CALL(m, s->name, e);
-    return 0;
-}
-
-static void matmul_close(matmul_call *c) {
-    if (c->shared) return;
-    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
-    for (int i = 0; i < 4; i++)
-        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
-    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
-    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
-}
-
-static int matmul_run(longformer_short *m, int k, const void *a, const void *b, const void *bias,
-                      const void *z, void *c, void *workspace) {
-    const matmul_size *s = &matmul_sizes[k];
-    const matmul_call *call = &m->matmul[k];
-    const float beta = z ? 1.f : 0.f;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
-                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
-                               workspace, call->workspace, m->lt_stream));
-    stepped(m, s->name);
-    return 0;
-}
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
-    m->lt_stream = stream;
-    (void)branch;
-    return 0;
-}
-
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
 // over (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
@@ -998,8 +816,8 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
-    // v.weights stored as [i3,i0,i1,i2]
-    CALL(launch(m, ALONE, k_map_031d0edd, "v.weights", 3072, 256, stream, v_wv, v_wq, v_wk,
+    // v.weights stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_bd5255a6, "v.weights", 3072, 256, stream, v_wv, v_wq, v_wk,
         v_v_weights));
     return 0;
 }
@@ -1027,7 +845,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_7716bbe9);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_ba117c69);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1058,26 +876,8 @@ static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t s
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(longformer_short *m) {
-    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 1; i++) {
-        int k = first_like(matmul_sizes, i);
-        m->matmul[i] = m->matmul[k];
-        m->matmul[i].shared = k < i;
-        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
-    }
+    (void)m;
     return 0;
 }
 
@@ -1127,13 +927,11 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_product_7716bbe9, "v.merged", 128, 256, stream, v_x, v_v_weights,
+    CALL(launch(m, ALONE, k_product_ba117c69, "v.merged", 128, 256, stream, v_x, v_v_weights,
         v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_e51e8572, "o", 128, 128, stream, v_v_merged, v_t));
-    // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
-    // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
-    CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
+    CALL(launch(m, ALONE, k_attention_240861e6, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ALONE, k_product_f9bd5963, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
     CALL(launch(m, ALONE, k_product_2ab83a30, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
@@ -1157,7 +955,6 @@ static int check_run(longformer_short *m, const void *const *in, void *const *ou
 static int run_on(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     m->stream = stream;
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1234,8 +1031,6 @@ int longformer_short_capture(longformer_short *m, const void *const *in, void *c
 void longformer_short_destroy(longformer_short *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
-    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1265,6 +1060,6 @@ static const longformer_short_tensor info_weights[] = {
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
-    5246976ull, 29364224ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 16781312ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

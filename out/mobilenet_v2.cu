@@ -7,74 +7,77 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
-// memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      54 steps, 131.5 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 16 steps, without it up to 0.7 us more
-//     2.6 us est. stem                     k_product_9ca88c05
+// memory    arena 5880 kB (workspace 504 kB of it), constants 13 MB, peak in create 28 MB
+// plan      56 steps, 175.6 us estimated; nothing derived is cheaper
+// libraries cuBLAS (596 MB) 2 steps, without it up to 0.0 us more
+// by        summation splitting 2
+//     3.9 us est. stem                     k_product_9ca88c05
 //     1.9 us est. b1.d                     k_reduce_c607a992
-//     2.5 us est. b1                       cuDNN conv 1x1, 32 to 16 + bias
-//     2.5 us est. b2.h.e                   k_product_b9b17939
+//     3.8 us est. b1                       k_product_7792b790
+//     3.8 us est. b2.h.e                   k_product_b9b17939
 //     2.4 us est. b2.h.d                   k_reduce_59778be1
-//     2.5 us est. b2.h                     cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e                 k_product_e49803e1
+//     3.8 us est. b2.h                     k_product_8ec8d576
+//     3.8 us est. b2.b.0.e                 k_product_e49803e1
 //     1.9 us est. b2.b.0.d                 k_reduce_31b8706f
-//     3.1 us est. b2.h.0                   cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e                   k_product_e49803e1
+//     4.4 us est. b2.h.0                   k_product_a880da46
+//     3.8 us est. b3.h.e                   k_product_e49803e1
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.1 us est. b3.h                     cuDNN conv 1x1, 144 to 32 + bias
-//     1.9 us est. b3.b.0.e                 k_product_0d706514
+//     3.8 us est. b3.h                     k_reduce_d2039194
+//     3.2 us est. b3.b.0.e                 k_product_0d706514
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     3.2 us est. b3.h.0                   cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e                 k_product_0d706514
+//     4.4 us est. b3.h.0                   k_product_8594bbbf
+//     3.2 us est. b3.b.1.e                 k_product_0d706514
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     3.2 us est. b3.h.1                   cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e                   k_product_0d706514
+//     4.4 us est. b3.h.1                   k_product_8594bbbf
+//     3.2 us est. b4.h.e                   k_product_0d706514
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
-//     2.0 us est. b4.b.0.e                 k_product_23eca22a
+//     3.3 us est. b4.b.0.e                 k_product_23eca22a
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     3.2 us est. b4.h.0                   cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b4.b.1.e                 k_product_23eca22a
+//     4.5 us est. b4.h.0                   k_product_50ba42a3, in 6 parts
+//     3.3 us est. b4.b.1.e                 k_product_23eca22a
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     3.2 us est. b4.h.1                   cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b4.b.2.e                 k_product_23eca22a
+//     4.5 us est. b4.h.1                   k_product_50ba42a3, in 6 parts
+//     3.3 us est. b4.b.2.e                 k_product_23eca22a
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     3.2 us est. b4.h.2                   cuDNN conv 1x1, 384 to 64 + residual + bias
-//     2.0 us est. b5.h.e                   k_product_23eca22a
+//     4.5 us est. b4.h.2                   k_product_50ba42a3, in 6 parts
+//     3.3 us est. b5.h.e                   k_product_23eca22a
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     3.3 us est. b5.h                     cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e                 k_product_228fcbea
+//     4.7 us est. b5.h                     k_product_6b9e50d9, in 6 parts
+//     3.8 us est. b5.b.0.e                 k_product_228fcbea
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     3.6 us est. b5.h.0                   cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e                 k_product_228fcbea
+//     5.0 us est. b5.h.0                   k_product_5cf6a64b, in 6 parts
+//     3.8 us est. b5.b.1.e                 k_product_228fcbea
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     3.6 us est. b5.h.1                   cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e                   k_product_228fcbea
+//     5.0 us est. b5.h.1                   k_product_5cf6a64b, in 6 parts
+//     3.8 us est. b6.h.e                   k_product_228fcbea
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     3.5 us est. b6.h                     cuDNN conv 1x1, 576 to 160 + bias
-//     3.1 us est. b6.b.0.e                 k_product_6579e28a
+//     4.9 us est. b6.h                     k_product_58f1c784, in 6 parts
+//     4.4 us est. b6.b.0.e                 k_product_6579e28a
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
-//     3.8 us est. b6.h.0                   cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b6.b.1.e                 k_product_6579e28a
+//     3.6 us est. b6.b.0.c.parts           cuBLAS sgemm 160 x 49 x 30, batch 32
+//     1.6 us est. b6.h.0                   k_reduce_b472f012
+//     4.4 us est. b6.b.1.e                 k_product_6579e28a
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
-//     3.8 us est. b6.h.1                   cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b7.e                     k_product_6579e28a
+//     3.6 us est. b6.b.1.c.parts           cuBLAS sgemm 160 x 49 x 30, batch 32
+//     1.6 us est. b6.h.1                   k_reduce_b472f012
+//     4.4 us est. b7.e                     k_product_6579e28a
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     4.1 us est. b7                       cuDNN conv 1x1, 960 to 320 + bias
-//     4.4 us est. head                     k_product_237887f5
+//     5.6 us est. b7                       k_product_dc50c79a, in 6 parts
+//     5.7 us est. head                     k_product_237887f5
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cudnn.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define MOBILENET_V2_ARENA_BYTES 6322176ull
+#define MOBILENET_V2_ARENA_BYTES 6021120ull
 #define MOBILENET_V2_WEIGHT_BYTES 14168832ull
 
 #ifdef __cplusplus
@@ -412,11 +415,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b1_d_n_s INIT(9044736)
 #define v_b1_d_n_c_scaled CONST(5124352)
 #define v_b1_d_n_t CONST(5125632)
-#define v_b1_d ARENA(3459072)
+#define v_b1_d ARENA(1605632)
 #define v_b1_s INIT(9044992)
 #define v_b1_c_scaled CONST(5125888)
 #define v_b1_t CONST(5127936)
-#define v_b1 ARENA(5064704)
+#define v_b1 ARENA(4816896)
 #define v_b2_h_e_n_s INIT(9045248)
 #define v_b2_h_e_n_c_scaled CONST(5128192)
 #define v_b2_h_e_n_t CONST(5134336)
@@ -428,7 +431,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b2_h_s INIT(9046272)
 #define v_b2_h_c_scaled CONST(5138944)
 #define v_b2_h_t CONST(5148160)
-#define v_b2_h ARENA(6021120)
+#define v_b2_h ARENA(3612672)
 #define v_b2_b_0_e_n_s INIT(9046528)
 #define v_b2_b_0_e_n_c_scaled CONST(5148416)
 #define v_b2_b_0_e_n_t CONST(5162240)
@@ -436,11 +439,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b2_b_0_d_n_s INIT(9047296)
 #define v_b2_b_0_d_n_c_scaled CONST(5163008)
 #define v_b2_b_0_d_n_t CONST(5168384)
-#define v_b2_b_0_d ARENA(3459072)
+#define v_b2_b_0_d ARENA(1806336)
 #define v_b2_b_0_s INIT(9048064)
 #define v_b2_b_0_c_scaled CONST(5169152)
 #define v_b2_b_0_t CONST(5182976)
-#define v_b2_h_0 ARENA(5265408)
+#define v_b2_h_0 ARENA(3913728)
 #define v_b3_h_e_n_s INIT(9048320)
 #define v_b3_h_e_n_c_scaled CONST(5183232)
 #define v_b3_h_e_n_t CONST(5197056)
@@ -448,11 +451,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_h_d_n_s INIT(9049088)
 #define v_b3_h_d_n_c_scaled CONST(5197824)
 #define v_b3_h_d_n_t CONST(5203200)
-#define v_b3_h_d ARENA(3459072)
+#define v_b3_h_d ARENA(1806336)
 #define v_b3_h_s INIT(9049856)
 #define v_b3_h_c_scaled CONST(5203968)
 #define v_b3_h_t CONST(5222400)
-#define v_b3_h ARENA(4061184)
+#define v_b3_h ARENA(1204224)
 #define v_b3_b_0_e_n_s INIT(9050112)
 #define v_b3_b_0_e_n_c_scaled CONST(5222656)
 #define v_b3_b_0_e_n_t CONST(5247232)
@@ -460,11 +463,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_b_0_d_n_s INIT(9050880)
 #define v_b3_b_0_d_n_c_scaled CONST(5248000)
 #define v_b3_b_0_d_n_t CONST(5254912)
-#define v_b3_b_0_d ARENA(3459072)
+#define v_b3_b_0_d ARENA(602112)
 #define v_b3_b_0_s INIT(9051648)
 #define v_b3_b_0_c_scaled CONST(5255680)
 #define v_b3_b_0_t CONST(5280256)
-#define v_b3_h_0 ARENA(4161536)
+#define v_b3_h_0 ARENA(1304576)
 #define v_b3_b_1_e_n_s INIT(9051904)
 #define v_b3_b_1_e_n_c_scaled CONST(5280512)
 #define v_b3_b_1_e_n_t CONST(5305088)
@@ -472,11 +475,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_b_1_d_n_s INIT(9052672)
 #define v_b3_b_1_d_n_c_scaled CONST(5305856)
 #define v_b3_b_1_d_n_t CONST(5312768)
-#define v_b3_b_1_d ARENA(3459072)
+#define v_b3_b_1_d ARENA(602112)
 #define v_b3_b_1_s INIT(9053440)
 #define v_b3_b_1_c_scaled CONST(5313536)
 #define v_b3_b_1_t CONST(5338112)
-#define v_b3_h_1 ARENA(4061184)
+#define v_b3_h_1 ARENA(1204224)
 #define v_b4_h_e_n_s INIT(9053696)
 #define v_b4_h_e_n_c_scaled CONST(5338368)
 #define v_b4_h_e_n_t CONST(5362944)
@@ -488,7 +491,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5371392)
 #define v_b4_h_t CONST(5420544)
-#define v_b4_h ARENA(3760128)
+#define v_b4_h ARENA(752640)
 #define v_b4_b_0_e_n_s INIT(9055488)
 #define v_b4_b_0_e_n_c_scaled CONST(5420800)
 #define v_b4_b_0_e_n_t CONST(5519104)
@@ -496,11 +499,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_0_d_n_s INIT(9057024)
 #define v_b4_b_0_d_n_c_scaled CONST(5520640)
 #define v_b4_b_0_d_n_t CONST(5534464)
-#define v_b4_b_0_d ARENA(3459072)
+#define v_b4_b_0_d ARENA(301056)
 #define v_b4_b_0_s INIT(9058560)
 #define v_b4_b_0_c_scaled CONST(5536000)
 #define v_b4_b_0_t CONST(5634304)
-#define v_b4_h_0 ARENA(3810304)
+#define v_b4_h_0 ARENA(602112)
 #define v_b4_b_1_e_n_s INIT(9058816)
 #define v_b4_b_1_e_n_c_scaled CONST(5634560)
 #define v_b4_b_1_e_n_t CONST(5732864)
@@ -508,11 +511,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_1_d_n_s INIT(9060352)
 #define v_b4_b_1_d_n_c_scaled CONST(5734400)
 #define v_b4_b_1_d_n_t CONST(5748224)
-#define v_b4_b_1_d ARENA(3459072)
+#define v_b4_b_1_d ARENA(301056)
 #define v_b4_b_1_s INIT(9061888)
 #define v_b4_b_1_c_scaled CONST(5749760)
 #define v_b4_b_1_t CONST(5848064)
-#define v_b4_h_1 ARENA(3760128)
+#define v_b4_h_1 ARENA(652288)
 #define v_b4_b_2_e_n_s INIT(9062144)
 #define v_b4_b_2_e_n_c_scaled CONST(5848320)
 #define v_b4_b_2_e_n_t CONST(5946624)
@@ -520,11 +523,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_2_d_n_s INIT(9063680)
 #define v_b4_b_2_d_n_c_scaled CONST(5948160)
 #define v_b4_b_2_d_n_t CONST(5961984)
-#define v_b4_b_2_d ARENA(3459072)
+#define v_b4_b_2_d ARENA(301056)
 #define v_b4_b_2_s INIT(9065216)
 #define v_b4_b_2_c_scaled CONST(5963520)
 #define v_b4_b_2_t CONST(6061824)
-#define v_b4_h_2 ARENA(3810304)
+#define v_b4_h_2 ARENA(602112)
 #define v_b5_h_e_n_s INIT(9065472)
 #define v_b5_h_e_n_c_scaled CONST(6062080)
 #define v_b5_h_e_n_t CONST(6160384)
@@ -532,11 +535,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_h_d_n_s INIT(9067008)
 #define v_b5_h_d_n_c_scaled CONST(6161920)
 #define v_b5_h_d_n_t CONST(6175744)
-#define v_b5_h_d ARENA(3459072)
+#define v_b5_h_d ARENA(301056)
 #define v_b5_h_s INIT(9068544)
 #define v_b5_h_c_scaled CONST(6177280)
 #define v_b5_h_t CONST(6324736)
-#define v_b5_h ARENA(3910656)
+#define v_b5_h ARENA(903168)
 #define v_b5_b_0_e_n_s INIT(9069056)
 #define v_b5_b_0_e_n_c_scaled CONST(6325248)
 #define v_b5_b_0_e_n_t CONST(6546432)
@@ -544,11 +547,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_b_0_d_n_s INIT(9071360)
 #define v_b5_b_0_d_n_c_scaled CONST(6548736)
 #define v_b5_b_0_d_n_t CONST(6569472)
-#define v_b5_b_0_d ARENA(3459072)
+#define v_b5_b_0_d ARENA(451584)
 #define v_b5_b_0_s INIT(9073664)
 #define v_b5_b_0_c_scaled CONST(6571776)
 #define v_b5_b_0_t CONST(6792960)
-#define v_b5_h_0 ARENA(3985920)
+#define v_b5_h_0 ARENA(1519616)
 #define v_b5_b_1_e_n_s INIT(9074176)
 #define v_b5_b_1_e_n_c_scaled CONST(6793472)
 #define v_b5_b_1_e_n_t CONST(7014656)
@@ -556,11 +559,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_b_1_d_n_s INIT(9076480)
 #define v_b5_b_1_d_n_c_scaled CONST(7016960)
 #define v_b5_b_1_d_n_t CONST(7037696)
-#define v_b5_b_1_d ARENA(3459072)
+#define v_b5_b_1_d ARENA(451584)
 #define v_b5_b_1_s INIT(9078784)
 #define v_b5_b_1_c_scaled CONST(7040000)
 #define v_b5_b_1_t CONST(7261184)
-#define v_b5_h_1 ARENA(3910656)
+#define v_b5_h_1 ARENA(903168)
 #define v_b6_h_e_n_s INIT(9079296)
 #define v_b6_h_e_n_c_scaled CONST(7261696)
 #define v_b6_h_e_n_t CONST(7482880)
@@ -568,11 +571,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_h_d_n_s INIT(9081600)
 #define v_b6_h_d_n_c_scaled CONST(7485184)
 #define v_b6_h_d_n_t CONST(7505920)
-#define v_b6_h_d ARENA(3459072)
+#define v_b6_h_d ARENA(451584)
 #define v_b6_h_s INIT(9083904)
 #define v_b6_h_c_scaled CONST(7508224)
 #define v_b6_h_t CONST(7876864)
-#define v_b6_h ARENA(3647232)
+#define v_b6_h ARENA(1707776)
 #define v_b6_b_0_e_n_s INIT(9084672)
 #define v_b6_b_0_e_n_c_scaled CONST(7877632)
 #define v_b6_b_0_e_n_t CONST(8492032)
@@ -580,11 +583,12 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_b_0_d_n_s INIT(9088512)
 #define v_b6_b_0_d_n_c_scaled CONST(8495872)
 #define v_b6_b_0_d_n_t CONST(8530432)
-#define v_b6_b_0_d ARENA(3459072)
+#define v_b6_b_0_d ARENA(1519616)
 #define v_b6_b_0_s INIT(9092352)
 #define v_b6_b_0_c_scaled CONST(8534272)
+#define v_b6_b_0_c_parts ARENA(0)
 #define v_b6_b_0_t CONST(9148672)
-#define v_b6_h_0 ARENA(3678720)
+#define v_b6_h_0 ARENA(1739264)
 #define v_b6_b_1_e_n_s INIT(9093120)
 #define v_b6_b_1_e_n_c_scaled CONST(9149440)
 #define v_b6_b_1_e_n_t CONST(9763840)
@@ -592,11 +596,12 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_b_1_d_n_s INIT(9096960)
 #define v_b6_b_1_d_n_c_scaled CONST(9767680)
 #define v_b6_b_1_d_n_t CONST(9802240)
-#define v_b6_b_1_d ARENA(3459072)
+#define v_b6_b_1_d ARENA(1519616)
 #define v_b6_b_1_s INIT(9100800)
 #define v_b6_b_1_c_scaled CONST(9806080)
+#define v_b6_b_1_c_parts ARENA(0)
 #define v_b6_b_1_t CONST(10420480)
-#define v_b6_h_1 ARENA(3647232)
+#define v_b6_h_1 ARENA(1003520)
 #define v_b7_e_n_s INIT(9101568)
 #define v_b7_e_n_c_scaled CONST(10421248)
 #define v_b7_e_n_t CONST(11035648)
@@ -604,77 +609,23 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b7_d_n_s INIT(9105408)
 #define v_b7_d_n_c_scaled CONST(11039488)
 #define v_b7_d_n_t CONST(11074048)
-#define v_b7_d ARENA(3459072)
+#define v_b7_d ARENA(188160)
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11077888)
 #define v_b7_t CONST(12306688)
-#define v_b7 ARENA(3647232)
+#define v_b7 ARENA(376320)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12307968)
 #define v_head_n_t CONST(13946368)
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
 #define v_stem_n_c_scaled CONST(13951488)
-#define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 13955072ull
+#define v_workspace ARENA_OF(char, 1003520)
+#define CONST_BYTES 13955840ull
 #define INIT_BYTES 9115648ull
-#define WORKSPACE_BYTES 3459072
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"b1", 0, 1, 32, 16, 1, {112, 112}, {112, 112}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b2.h", 0, 1, 96, 24, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b2.h.0", 0, 1, 144, 24, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b3.h", 0, 1, 144, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b3.h.0", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b3.h.1", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h.0", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h.1", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h.2", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b5.h", 0, 1, 384, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b5.h.0", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b5.h.1", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b6.h", 0, 1, 576, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b6.h.0", 0, 1, 960, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b6.h.1", 0, 1, 960, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b7", 0, 1, 960, 320, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-};
-enum {
-    CONV_b1,
-    CONV_b2_h,
-    CONV_b2_h_0,
-    CONV_b3_h,
-    CONV_b3_h_0,
-    CONV_b3_h_1,
-    CONV_b4_h_0,
-    CONV_b4_h_1,
-    CONV_b4_h_2,
-    CONV_b5_h,
-    CONV_b5_h_0,
-    CONV_b5_h_1,
-    CONV_b6_h,
-    CONV_b6_h_0,
-    CONV_b6_h_1,
-    CONV_b7,
-};
+#define WORKSPACE_BYTES 516096
+#define WORKSPACE_AT {1003520}
+#define v_arrived CONST_OF(unsigned, 13955072)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1039,6 +990,55 @@ struct product_tile {
     }
 };
 
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -1142,6 +1142,40 @@ static __global__ void __launch_bounds__(256) k_reduce_c607a992(const float *p0,
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
+// b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
+// b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
+// p0: b1.c.scaled, p1: b1.d, p2: b1.t
+static __global__ void __launch_bounds__(256, 2) k_product_7792b790(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 392u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 32 + r0], i1 < 16);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 12544 + i3]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<50176, 1605632>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 16) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
+    }
+}
+
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
@@ -1222,6 +1256,40 @@ static __global__ void __launch_bounds__(256) k_reduce_59778be1(const float *p0,
     *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
+}
+
+// b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
+// b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.t[i1]
+// p0: b2.h.c.scaled, p1: b2.h.d, p2: b2.h.t
+static __global__ void __launch_bounds__(256, 2) k_product_8ec8d576(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 96 + r0], i1 < 24);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<12544, 401408>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 24) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
+    }
 }
 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
@@ -1306,6 +1374,40 @@ static __global__ void __launch_bounds__(256) k_reduce_31b8706f(const float *p0,
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
+// b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
+// b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
+// p0: b2.b.0.c.scaled, p1: b2.b.0.d, p2: b2.h, p3: b2.b.0.t
+static __global__ void __launch_bounds__(256, 2) k_product_a880da46(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 144 + r0], i1 < 24 && r0 < 144);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(k0 + e / 8u);
+        return fetch<float4>(&p1[r0 * 3136 + i3], r0 < 144);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 144u, spaced<18432>(a), spaced<401408>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 24) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + v0.x + v1,
+                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+        }
+    }
+}
+
 // b3.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b3.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b3.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.h.e 0
 // b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.n.t[i1], 0), 6)
@@ -1350,6 +1452,24 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
     *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
+}
+
+// b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
+// b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
+// p0: b3.h.d, p1: b3.h.c.scaled, p2: b3.h.t
+static __global__ void __launch_bounds__(64) k_reduce_d2039194(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 144; r0++) {
+        acc += p0[r0 * 784 + i3] * p1[i1 * 144 + r0];
+    }
+    y[i1 * 784 + i3] = acc + p2[i1];
 }
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
@@ -1433,6 +1553,41 @@ static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
     *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
+}
+
+// b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
+// b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
+// p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.h, p3: b3.b.0.t
+static __global__ void __launch_bounds__(256, 2) k_product_8594bbbf(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 2u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 192 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 192u, moving<4, 12288>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j] + v0.x + v1,
+                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+        }
+    }
 }
 
 // b4.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
@@ -1585,6 +1740,85 @@ static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
+// b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
+// b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
+// p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.h, p3: b4.b.0.t
+static __global__ void __launch_bounds__(256, 1) k_product_50ba42a3(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 6u % 4u * 64u, m0 = id / 24u % 4u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 384 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 6, from = part * 64u;
+    tile.multiply<true, false, 1>(from, min(from + 64u, 384u), moving<4, 24576>(a), moving<784,
+        12544>(b), next_early, acc);
+    leave_part<6, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
+    add_parts<6, 1>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0.x + v1,
+                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+        }
+    }
+}
+
+// b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
+// b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
+// p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
+static __global__ void __launch_bounds__(256, 1) k_product_6b9e50d9(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 6u % 7u * 32u, m0 = id / 42u % 3u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 384 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 6, from = part * 64u;
+    tile.multiply<true, false, 1>(from, min(from + 64u, 384u), moving<4, 49152>(a), moving<784,
+        25088>(b), next_early, acc);
+    leave_part<6, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
+    add_parts<6, 1>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
+    }
+}
+
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
@@ -1663,6 +1897,46 @@ static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
+// b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
+// b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
+// p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.h, p3: b5.b.0.t
+static __global__ void __launch_bounds__(256, 1) k_product_5cf6a64b(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 6u % 7u * 32u, m0 = id / 42u % 3u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 576 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 6, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 576u), moving<4, 73728>(a), moving<784,
+        25088>(b), next_early, acc);
+    leave_part<6, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
+    add_parts<6, 1>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0.x + v1,
+                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+        }
+    }
+}
+
 // b6.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
 //     b6.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:7, i3 in 0:7, pad b6.h.e 0
 // b6.h.d[0,i1,i2,i3] = min(max(b6.h.d.n.c[0,i1,i2,i3] + b6.h.d.n.t[i1], 0), 6)
@@ -1687,6 +1961,43 @@ static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
         }
     }
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
+}
+
+// b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
+// b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
+// p0: b6.h.c.scaled, p1: b6.h.d, p2: b6.h.t
+static __global__ void __launch_bounds__(256, 1) k_product_58f1c784(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 6u % 2u * 32u, m0 = id / 12u % 5u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 576 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 6, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 576u), moving<4, 73728>(a), moving<196,
+        1568>(b), next_early, acc);
+    leave_part<6, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
+    add_parts<6, 1>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
+        }
+    }
 }
 
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
@@ -1747,6 +2058,73 @@ static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
         }
     }
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
+}
+
+// b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.c.parts[r0,0,i1,i2,i3]
+// b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
+// p0: b6.b.0.c.parts, p1: b6.h, p2: b6.b.0.t
+static __global__ void __launch_bounds__(256) k_reduce_b472f012(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 7840u ? column : 7840u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+    const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 32u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 7840 + i1 * 49 + i3];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 7840u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 49 + i3] = acc + p1[i1 * 49 + i3] + p2[i1];
+    }
+}
+
+// b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
+// b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
+// p0: b7.c.scaled, p1: b7.d, p2: b7.t
+static __global__ void __launch_bounds__(256, 1) k_product_dc50c79a(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 6u % 2u * 32u, m0 = id / 12u % 10u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 960 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 6, from = part * 160u;
+    tile.multiply<true, false, 1>(from, min(from + 160u, 960u), moving<4, 122880>(a), moving<196,
+        1568>(b), next_early, acc);
+    leave_part<6, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
+    add_parts<6, 1>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
+        }
+    }
 }
 
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
@@ -2674,8 +3052,7 @@ struct mobilenet_v2 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[16];
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2709,197 +3086,66 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
-static int conv_tensor(mobilenet_v2 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
+
+static int gemm_run(mobilenet_v2 *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
+    else
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
 
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
-// which may be TF32 and has another workspace, where it is listed with FMA too.
-template <class Offer>
-static bool conv_plain(const Offer *p, int n, int i) {
-    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
-    for (int k = 0; k < n; k++)
-        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
-    return true;
-}
-
-// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
-// workspace, and gives the same bits on every run.
-template <class Offer>
-static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
-    (void)s;
-    const bool good = conv_plain(p, n, i);
-    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
-           p[i].determinism == CUDNN_DETERMINISTIC;
-}
-
-// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
-// -1.
-template <class Offer>
-static int conv_first(mobilenet_v2 *m, conv_call *c, const conv_size *s, Offer *p, int n,
-    int only) {
-    for (int i = 0; i < n; i++) {
-        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
-        if (only >= 0 && (int)p[i].algo != only) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
-// does not list the one that it has to be, that which fused calls always have takes its place.
-static bool conv_fall_back(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
-}
-
-static int conv_open(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
-    // An algorithm may be listed once for each arithmetic.
-    cudnnConvolutionFwdAlgoPerf_t p[16];
-    // An identity activation is only supported with this algorithm.
-    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
-    int n = 0, r = conv_describe(m, c, s);
-    if (r) return r;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
-    r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0) return r;
-    if (!conv_fall_back(m, c, s)) {
-        r = conv_first(m, c, s, p, n, -1);
-        if (r) return r;
-        c->apart = 1;
-    }
-    m->error[0] = 0;
-    return 0;
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-static cudnnStatus_t conv_fused(mobilenet_v2 *m, const conv_call *c, const void *x, const void *w,
-                                const void *bias, const void *z, void *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    return cudnnConvolutionBiasActivationForward(
-        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
-        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
-}
-
-// What a fused call does in calls of its own, for where the library makes none.
-static cudnnStatus_t conv_apart(mobilenet_v2 *m, const conv_call *c, const conv_size *s,
-    const void *x,
-                                const void *w, const void *bias, const void *z, void *y,
-                                void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
-    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
-    if (!e)
-        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                    c->workspace, z ? &one : &zero, c->y, y);
-    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
-    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
-    return e;
-}
-
-// From cuDNN 9 on the last digits say why a call is not supported.
-static bool conv_refused(cudnnStatus_t e) {
-#if CUDNN_MAJOR >= 9
-    return (int)e / 1000 * 1000 == (int)CUDNN_STATUS_NOT_SUPPORTED;
-#else
-    return e == CUDNN_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(mobilenet_v2 *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    conv_call *c = &m->conv[k];
-    if (s->fused) {
-        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
-        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
-            e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e)) {
-            c->apart = 1;
-            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
-        }
-        CUDNN_CALL(m, s->name, e);
-    } else {
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    }
-    stepped(m, s->name);
-    return 0;
-}
+static const gemm_size gemm_b6_b_0_c_parts = {"b6.b.0.c.parts", 0, 0, 32, 160, 49, 30, 960, 49, 49,
+    30, 1470, 7840, 1.f};
+static const gemm_size gemm_b6_b_1_c_parts = {"b6.b.1.c.parts", 0, 0, 32, 160, 49, 30, 960, 49, 49,
+    30, 1470, 7840, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
     (void)branch;
+#endif
     return 0;
 }
 
@@ -3310,16 +3556,13 @@ static int check_device(mobilenet_v2 *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(mobilenet_v2 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 768ull, 0, 768ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -3594,26 +3837,8 @@ static int upload(mobilenet_v2 *m, const unsigned char *blob, cudaStream_t strea
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(mobilenet_v2 *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 16; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
 
@@ -3668,46 +3893,41 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
     (void)out;
     CALL(launch(m, FIRST, k_product_9ca88c05, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
-    CALL(launch(m, LAST, k_reduce_c607a992, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_reduce_c607a992, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
-    // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
-    // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
-    CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, FIRST, k_product_b9b17939, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled, v_b1,
-        v_b2_h_e_n_t, v_b2_h_e));
-    CALL(launch(m, LAST, k_reduce_59778be1, "b2.h.d", 294, 256, stream, v_b2_h_e,
+    CALL(launch(m, MIDDLE, k_product_7792b790, "b1", 392, 256, stream, v_b1_c_scaled, v_b1_d,
+        v_b1_t, v_b1));
+    CALL(launch(m, MIDDLE, k_product_b9b17939, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
+        v_b1, v_b2_h_e_n_t, v_b2_h_e));
+    CALL(launch(m, MIDDLE, k_reduce_59778be1, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
-    // as b1
-    CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, FIRST, k_product_e49803e1, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_8ec8d576, "b2.h", 98, 256, stream, v_b2_h_c_scaled, v_b2_h_d,
+        v_b2_h_t, v_b2_h));
+    CALL(launch(m, MIDDLE, k_product_e49803e1, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
-    CALL(launch(m, LAST, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
-    // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
-    // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
-    CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_e49803e1, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_a880da46, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
+        v_b2_b_0_d, v_b2_h, v_b2_b_0_t, v_b2_h_0));
+    CALL(launch(m, MIDDLE, k_product_e49803e1, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
-    CALL(launch(m, LAST, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
+    CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    // as b1
-    CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_t, NULL, v_b3_h, v_workspace));
-    CALL(launch(m, FIRST, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_reduce_d2039194, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
+        v_b3_h_t, v_b3_h));
+    CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
-    CALL(launch(m, LAST, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_8594bbbf, "b3.h.0", 26, 256, stream, v_b3_b_0_c_scaled,
+        v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0));
+    CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
-    CALL(launch(m, LAST, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_8594bbbf, "b3.h.1", 26, 256, stream, v_b3_b_1_c_scaled,
+        v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1));
+    CALL(launch(m, MIDDLE, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, MIDDLE, k_reduce_0994697e, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
@@ -3715,34 +3935,31 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_b_0_t, v_b4_h, v_b4_h_0,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.0", 96, 256, stream, v_b4_b_0_c_scaled,
+        v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_b_1_t, v_b4_h_0, v_b4_h_1,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.1", 96, 256, stream, v_b4_b_1_c_scaled,
+        v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 16));
+    CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_b_2_t, v_b4_h_1, v_b4_h_2,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.2", 96, 256, stream, v_b4_b_2_c_scaled,
+        v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 32));
+    CALL(launch(m, MIDDLE, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
-    CALL(launch(m, LAST, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
+    CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    // as b1
-    CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, FIRST, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_6b9e50d9, "b5.h", 126, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+        v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 48));
+    CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
-    CALL(launch(m, LAST, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
     return 0;
 }
@@ -3750,42 +3967,44 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_5cf6a64b, "b5.h.0", 126, 256, stream, v_b5_b_0_c_scaled,
+        v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 69));
+    CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
-    CALL(launch(m, LAST, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_5cf6a64b, "b5.h.1", 126, 256, stream, v_b5_b_1_c_scaled,
+        v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 90));
+    CALL(launch(m, MIDDLE, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
-    CALL(launch(m, LAST, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
+    CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    // as b1
-    CALL(conv_run(m, CONV_b6_h, v_b6_h_d, v_b6_h_c_scaled, v_b6_h_t, NULL, v_b6_h, v_workspace));
-    CALL(launch(m, FIRST, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_58f1c784, "b6.h", 60, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+        v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 111));
+    CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    // by summation splitting (parts)
+    // b6.b.0.c.parts[i0,0,i2,i3,i4] = sum(r0) b6.b.0.d[0,30*i0+r0,i3,i4] *
+    //     b6.b.0.c.scaled[i2,30*i0+r0] where i0 in 0:32, r0 in 0:30
+    CALL(gemm_run(m, &gemm_b6_b_0_c_parts, v_b6_b_0_c_scaled, v_b6_b_0_d, v_b6_b_0_c_parts));
+    CALL(launch(m, FIRST, k_reduce_b472f012, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
+        v_b6_h, v_b6_b_0_t, v_b6_h_0));
+    CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
+    // as b6.b.0.c.parts
+    CALL(gemm_run(m, &gemm_b6_b_1_c_parts, v_b6_b_1_c_scaled, v_b6_b_1_d, v_b6_b_1_c_parts));
+    CALL(launch(m, FIRST, k_reduce_b472f012, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
+        v_b6_h_0, v_b6_b_1_t, v_b6_h_1));
+    CALL(launch(m, MIDDLE, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
         v_b7_e_n_t, v_b7_e));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    // as b1
-    CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
+    CALL(launch(m, ALONE, k_product_dc50c79a, "b7", 120, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
+        v_b7, (float4 *)v_workspace, v_arrived + 121));
     CALL(launch(m, FIRST, k_product_237887f5, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));
@@ -3896,8 +4115,7 @@ int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *ou
 void mobilenet_v2_destroy(mobilenet_v2 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 16; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -4182,6 +4400,6 @@ static const mobilenet_v2_tensor info_weights[] = {
 static const mobilenet_v2_info info = {
     "mobilenet_v2", 1, 1, 262, info_inputs, info_outputs, info_weights,
     MOBILENET_V2_ARENA_BYTES, MOBILENET_V2_WEIGHT_BYTES,
-    13955072ull, 29392896ull, 0x16975c11f0afd9fcull};
+    13955840ull, 29092608ull, 0x16975c11f0afd9fcull};
 
 const mobilenet_v2_info *mobilenet_v2_describe(void) { return &info; }

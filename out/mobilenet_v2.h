@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define MOBILENET_V2_ARENA_BYTES 6322176ull
+#define MOBILENET_V2_ARENA_BYTES 6021120ull
 #define MOBILENET_V2_WEIGHT_BYTES 14168832ull
 
 #ifdef __cplusplus

@@ -7,66 +7,63 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 9704 kB (workspace 4608 kB of it), constants 57 MB, peak in create 118 MB
-// plan      43 steps, 148.2 us estimated; 179.7 us without derivation
-// libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
-//           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
+// memory    arena 5684 kB (workspace 512 kB of it), constants 57 MB, peak in create 114 MB
+// plan      43 steps, 174.8 us estimated; 203.4 us without derivation
+// libraries none
 // by        basis change 28, summation splitting 6
-//     8.3 us est. r0                       k_product_51287ae4
+//     9.6 us est. r0                       k_product_51287ae4
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
-//     3.8 us est. l1.a.a.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.a.a.c.product         k_product_bdcf493e
 //     1.8 us est. l1.a.r                   k_basis_3adc4c30
 //     1.8 us est. l1.a.b.c.data            k_basis_2e916ba5
-//     3.8 us est. l1.a.b.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.a.b.c.product         k_product_bdcf493e
 //     1.9 us est. l1.a                     k_basis_29c9e352
 //     1.8 us est. l1.b.a.c.data            k_basis_2e916ba5
-//     3.8 us est. l1.b.a.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.b.a.c.product         k_product_bdcf493e
 //     1.8 us est. l1.b.r                   k_basis_3adc4c30
 //     1.8 us est. l1.b.b.c.data            k_basis_2e916ba5
-//     3.8 us est. l1.b.b.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.b.b.c.product         k_product_bdcf493e
 //     1.9 us est. l1.b                     k_basis_29c9e352
-//     4.5 us est. l2.h.a.c.part            k_product_a13d589c
+//     5.8 us est. l2.h.a.c.part            k_product_a13d589c
 //     2.8 us est. l2.h.b.c.data            k_stitch_6d17dc87
-//     4.8 us est. l2.h.b.c.product         cuBLAS sgemm 128 x 49 x 128, batch 36
+//     6.2 us est. l2.h.b.c.product         k_product_e67bd7ea
 //     1.5 us est. l2.h.b.c                 k_basis_865dadd1
-//     2.2 us est. l2.h                     cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     1.6 us est. l2.a.c.data              k_basis_d375994a
-//     4.8 us est. l2.a.c.product           cuBLAS sgemm 128 x 49 x 128, batch 36
+//     3.3 us est. l2.h                     k_product_657669e4
+//     1.6 us est. l2.a.c.data              k_basis_e359ac72
+//     6.2 us est. l2.a.c.product           k_product_e67bd7ea
 //     2.3 us est. l2.b.c.data              k_stitch_9e044880
-//     4.8 us est. l2.b.c.product           cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.6 us est. l2                       k_basis_cab7e3f3
-//     5.4 us est. l3.h.a.c.parts           k_product_240ec70d
+//     6.2 us est. l2.b.c.product           k_product_e67bd7ea
+//     1.6 us est. l2                       k_basis_ecec62af
+//     6.5 us est. l3.h.a.c.parts           k_product_a3953e93
 //     2.3 us est. l3.h.b.c.data            k_stitch_9664f1a1
-//     5.4 us est. l3.h.b.c.product         k_product_13ca5f7d
+//     6.7 us est. l3.h.b.c.product         k_product_13ca5f7d
 //     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
-//     2.6 us est. l3.h                     k_product_cc7a6ff7
+//     3.9 us est. l3.h                     k_product_90d750a1
 //     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
-//     5.4 us est. l3.a.c.product           k_product_13ca5f7d
+//     6.7 us est. l3.a.c.product           k_product_13ca5f7d
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
-//     5.4 us est. l3.b.c.product           k_product_13ca5f7d
+//     6.7 us est. l3.b.c.product           k_product_13ca5f7d
 //     1.5 us est. l3                       k_basis_fc26d277
-//     5.2 us est. l4.h.a.c.parts           k_product_10f40523
+//     6.5 us est. l4.h.a.c.parts           k_product_10f40523
 //     1.6 us est. l4.h.r                   k_reduce_09a05fb3
-//     9.3 us est. l4.h.b.c.parts           k_product_c7a1a932
+//    10.6 us est. l4.h.b.c.parts           k_product_c7a1a932
 //     1.6 us est. l4.h.b.c                 k_reduce_21bb2097
-//     3.1 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
-//     9.3 us est. l4.a.c.parts             k_product_c7a1a932
+//     4.4 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
+//    10.6 us est. l4.a.c.parts             k_product_c7a1a932
 //     1.6 us est. l4.r                     k_reduce_09a05fb3
-//     9.3 us est. l4.b.c.parts             k_product_c7a1a932
+//    10.6 us est. l4.b.c.parts             k_product_c7a1a932
 //     2.2 us est. f                        k_stitch_4dc87243
 //     1.8 us est. y                        k_reduce_8b7d6149
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_ARENA_BYTES 9936896ull
+#define RESNET18_ARENA_BYTES 5820416ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -240,145 +237,117 @@ const resnet18_info *resnet18_describe(void);
 #define v_stem_s INIT(44744448)
 #define v_stem_t CONST(2052096)
 #define v_r0 ARENA(0)
-#define v_p0 ARENA(8331264)
+#define v_p0 ARENA(5017600)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
 #define v_l1_a_b_c_filter CONST(2052352)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
 #define v_l1_a_a_c_filter CONST(2642176)
-#define v_l1_a_a_c_data ARENA(4718592)
-#define v_l1_a_a_c_product ARENA(6524928)
+#define v_l1_a_a_c_data ARENA(3211264)
+#define v_l1_a_a_c_product ARENA(0)
 #define v_l1_a_a_t CONST(3232000)
-#define v_l1_a_r ARENA(0)
-#define v_l1_a_b_c_data ARENA(4718592)
-#define v_l1_a_b_c_product ARENA(6524928)
+#define v_l1_a_r ARENA(1806336)
+#define v_l1_a_b_c_data ARENA(0)
+#define v_l1_a_b_c_product ARENA(1806336)
 #define v_l1_a_b_t CONST(3232256)
-#define v_l1_a ARENA(9134080)
+#define v_l1_a ARENA(3612672)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
 #define v_l1_b_b_c_filter CONST(3232512)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
 #define v_l1_b_a_c_filter CONST(3822336)
-#define v_l1_b_a_c_data ARENA(4718592)
-#define v_l1_b_a_c_product ARENA(6524928)
+#define v_l1_b_a_c_data ARENA(0)
+#define v_l1_b_a_c_product ARENA(1806336)
 #define v_l1_b_a_t CONST(4412160)
-#define v_l1_b_r ARENA(0)
-#define v_l1_b_b_c_data ARENA(4718592)
-#define v_l1_b_b_c_product ARENA(6524928)
+#define v_l1_b_r ARENA(4415488)
+#define v_l1_b_b_c_data ARENA(0)
+#define v_l1_b_b_c_product ARENA(1806336)
 #define v_l1_b_b_t CONST(4412416)
-#define v_l1_b ARENA(8331264)
+#define v_l1_b ARENA(4515840)
 #define v_l2_d_s INIT(45335552)
-#define v_l2_d_c_scaled CONST(4412672)
 #define v_l2_h_b_s INIT(45336064)
 #define v_l2_h_b_c_scaled INIT(45336576)
-#define v_l2_h_b_c_filter CONST(4445440)
+#define v_l2_h_b_c_filter CONST(4412672)
 #define v_l2_h_a_s INIT(45926400)
 #define v_l2_h_a_c_part ARENA(0)
-#define v_l2_h_a_t CONST(6804736)
-#define v_l2_h_b_c_data ARENA(4718592)
-#define v_l2_h_b_c_product ARENA(5621760)
-#define v_l2_h_b_c ARENA(4718592)
-#define v_l2_h_const CONST(6805248)
-#define v_l2_h ARENA(6524928)
+#define v_l2_h_a_t CONST(6771968)
+#define v_l2_h_b_c_data ARENA(3612672)
+#define v_l2_h_b_c_product ARENA(0)
+#define v_l2_h_b_c ARENA(903168)
+#define v_l2_h_const CONST(6772480)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(6805760)
+#define v_l2_b_c_filter CONST(6772992)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(9165056)
-#define v_l2_a_c_data ARENA(4718592)
-#define v_l2_a_c_product ARENA(5621760)
-#define v_l2_a_t CONST(11524352)
-#define v_l2_b_c_data ARENA(4718592)
-#define v_l2_b_c_product ARENA(5621760)
-#define v_l2_b_t CONST(11524864)
-#define v_l2 ARENA(2408448)
+#define v_l2_a_c_filter CONST(9132288)
+#define v_l2_a_c_data ARENA(0)
+#define v_l2_a_c_product ARENA(903168)
+#define v_l2_a_t CONST(11491584)
+#define v_l2_b_c_data ARENA(0)
+#define v_l2_b_c_product ARENA(903168)
+#define v_l2_b_t CONST(11492096)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(11525376)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(11656448)
+#define v_l3_h_b_c_filter CONST(11492608)
 #define v_l3_h_a_s INIT(49468928)
 #define v_l3_h_a_c_parts ARENA(0)
-#define v_l3_h_a_t CONST(15850752)
+#define v_l3_h_a_t CONST(15686912)
 #define v_l3_h_b_c_data ARENA(1605632)
 #define v_l3_h_b_c_product ARENA(0)
 #define v_l3_h_b_c ARENA(802816)
-#define v_l3_h_const CONST(15851776)
+#define v_l3_h_const CONST(15687936)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(15852800)
+#define v_l3_b_c_filter CONST(15688960)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(20047104)
+#define v_l3_a_c_filter CONST(19883264)
 #define v_l3_a_c_data ARENA(0)
 #define v_l3_a_c_product ARENA(802816)
-#define v_l3_a_t CONST(24241408)
+#define v_l3_a_t CONST(24077568)
 #define v_l3_b_c_data ARENA(0)
 #define v_l3_b_c_product ARENA(802816)
-#define v_l3_b_t CONST(24242432)
+#define v_l3_b_t CONST(24078592)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_h_a_s INIT(54192640)
 #define v_l4_h_a_c_parts ARENA(0)
-#define v_l4_h_a_t CONST(24243456)
-#define v_l4_h_r ARENA(1605632)
+#define v_l4_h_a_t CONST(24079616)
+#define v_l4_h_r ARENA(1806336)
 #define v_l4_h_b_s INIT(54194688)
-#define v_l4_h_b_c_lines CONST(24245504)
+#define v_l4_h_b_c_lines CONST(24081664)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_c ARENA(4919296)
-#define v_l4_h_const CONST(33682688)
-#define v_l4_h ARENA(5019648)
+#define v_l4_h_b_c ARENA(1806336)
+#define v_l4_h_const CONST(33518848)
+#define v_l4_h ARENA(1906688)
 #define v_l4_a_s INIT(54196736)
-#define v_l4_a_c_lines CONST(33684736)
+#define v_l4_a_c_lines CONST(33520896)
 #define v_l4_a_c_parts ARENA(0)
-#define v_l4_a_t CONST(43121920)
+#define v_l4_a_t CONST(42958080)
 #define v_l4_r ARENA(1605632)
 #define v_l4_b_s INIT(54198784)
-#define v_l4_b_c_lines CONST(43123968)
+#define v_l4_b_c_lines CONST(42960128)
 #define v_l4_b_c_parts ARENA(0)
-#define v_l4_b_t CONST(52561152)
+#define v_l4_b_t CONST(52397312)
 #define v_f ARENA(1605632)
-#define v_stem_c_scaled CONST(52563200)
-#define v_l2_h_a_c_part_lines CONST(52600832)
+#define v_stem_c_scaled CONST(52399360)
+#define v_l2_d_c_scaled CONST(52436992)
+#define v_l2_h_a_c_part_lines CONST(52469760)
+#define v_l2 ARENA(2408448)
+#define v_l3_d_c_scaled CONST(52764672)
 #define v_l3_h_a_c_lines CONST(52895744)
-#define v_l3 ARENA(4718592)
+#define v_l3 ARENA(1605632)
 #define v_l4_d_c_scaled CONST(54075392)
 #define v_l4_h_a_c_lines CONST(54599680)
-#define v_l3_h ARENA(1605632)
+#define v_l2_h ARENA(1806336)
+#define v_l3_h ARENA(1806336)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 59318528ull
 #define INIT_BYTES 54200832ull
-#define WORKSPACE_BYTES 4718592
-#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 59318272)
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"l2.h", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-};
-enum {
-    CONV_l2_h,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -960,6 +929,41 @@ static __global__ void __launch_bounds__(256) k_stitch_f08c01e9(const float *p0,
         part_basis_df4df871(own, y, slice * 196u + k);
 }
 
+// by basis change F(4x4,3x3)
+// l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
+//     l1.a.a.c.filter[i0,i1,i2,r0]
+// p0: l1.a.a.c.filter, p1: l1.a.a.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 2u * 32u;
+    const int i1 = (int)(id / 14u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 4096 + i2 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
 // l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
 //     1, -8, 1]]
 static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
@@ -1206,6 +1210,40 @@ static __global__ void __launch_bounds__(224) k_stitch_6d17dc87(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
+//     l2.h.b.c.filter[i0,i1,i2,r0]
+// p0: l2.h.b.c.filter, p1: l2.h.b.c.data
+static __global__ void __launch_bounds__(256, 1) k_product_e67bd7ea(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 2u * 64u;
+    const int i1 = (int)(id / 2u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 6272 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 static __global__ void __launch_bounds__(64) k_basis_865dadd1(const float *p0,
@@ -1239,10 +1277,43 @@ static __global__ void __launch_bounds__(64) k_basis_865dadd1(const float *p0,
     }
 }
 
+// l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
+//     i3 in 0:28
+// l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
+// p0: l1.b, p1: l2.d.c.scaled, p2: l2.h.b.c, p3: l2.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_657669e4(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 64u, m0 = id / 2u % 49u * 16u;
+    const auto a = [&](unsigned e) {
+        const unsigned m = m0 + e % 16u;
+        const int i3 = (int)(m % 28u);
+        const int i2 = (int)(m / 28u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float>(&p0[r0 * 3136 + i2 * 112 + i3 * 2]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 128 + i1]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<false, false, 2>(0u, 64u, moving<12544, 200704>(a), moving<512, 8192>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        y[i3 * 128 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
+    }
+}
+
 // by basis change F(4x4,3x3)
 // l2.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
 //     l1.a.a.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h 0
-static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_e359ac72(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
@@ -1257,8 +1328,8 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
-                : 0.f;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 3584 + t1 * 128
+                + i2] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1333,7 +1404,7 @@ static __global__ void __launch_bounds__(64) k_stitch_9e044880(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.b.t[i1])
 // p0: l2.b.c.product, p1: l2.h, p2: l2.b.t
-static __global__ void __launch_bounds__(64) k_basis_cab7e3f3(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_ecec62af(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
@@ -1359,12 +1430,11 @@ static __global__ void __launch_bounds__(64) k_basis_cab7e3f3(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4]);
-        const float v1 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4]) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
-            relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
+#pragma unroll
+        for (int o1 = 0; o1 < 4; o1++) {
+            const float v0 = d[o0][o1] + p1[i2 * 14336 + o0 * 3584 + i3 * 512 + o1 * 128 + i1];
+            y[i2 * 14336 + o0 * 3584 + i3 * 512 + o1 * 128 + i1] = relu(v0 + p2[i1]);
+        }
     }
 }
 
@@ -1373,7 +1443,7 @@ static __global__ void __launch_bounds__(64) k_basis_cab7e3f3(const float *p0, c
 //     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l2 0
 // p0: l3.h.a.c.lines, p1: l2
-static __global__ void __launch_bounds__(256, 1) k_product_240ec70d(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a3953e93(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1386,17 +1456,17 @@ static __global__ void __launch_bounds__(256, 1) k_product_240ec70d(const float 
         return fetch<float4>(&p0[r2 * 32768 + i0 * 4096 + r0 * 256 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+        const unsigned n = n0 + e / 4u;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p1[i3 * 7168 + r1 * 3584 + i4 * 256 + r2 * 128 + i0 * 16 + r0 - 3712],
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<12544>(b), next_early, acc);
+    tile.multiply<false, true, 1>(0u, 144u, spaced<16384>(a), b, next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1569,25 +1639,25 @@ static __global__ void __launch_bounds__(64) k_basis_ae30a2a7(const float *p0,
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l2, p1: l3.d.c.scaled, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_cc7a6ff7(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_90d750a1(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 13u * 16u;
     const auto a = [&](unsigned e) {
-        const unsigned m = m0 + e % 16u;
+        const unsigned m = m0 + e / 16u;
         const int i3 = (int)(m % 14u);
         const int i2 = (int)(m / 14u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float>(&p0[r0 * 784 + i2 * 56 + i3 * 2], m < 196u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i2 * 7168 + i3 * 256 + r0], m < 196u);
     };
     const auto b = [&](unsigned e) {
-        const int i1 = (int)(n0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p1[i1 * 128 + r0]);
+        const int i1 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 256 + i1]);
     };
     float acc[4][4] = {};
-    tile.multiply<false, true, 2>(0u, 128u, moving<3136, 50176>(a), moving<4, 8192>(b), next_early,
+    tile.multiply<true, false, 2>(0u, 128u, moving<4, 0>(a), moving<1024, 16384>(b), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
@@ -2118,17 +2188,14 @@ static __global__ void __launch_bounds__(64) k_map_88c2ced4(const float *__restr
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_6d67f9ba(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f982cabc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 2048u) return;
-    const int i1 = (int)(id % 16u) * 4;
-    const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 8192u) return;
+    const int i0 = (int)(id % 128u);
+    const int i1 = (int)(id / 128u);
+    y[i1 * 128 + i0] = p0[i0 * 64 + i1] * p1[i0];
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
@@ -2248,17 +2315,14 @@ static __global__ void __launch_bounds__(64) k_map_5a1b0358(const float *__restr
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
 // p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(64) k_map_62d61cbf(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_df246444(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 8192u) return;
-    const int i1 = (int)(id % 32u) * 4;
-    const int i0 = (int)(id / 32u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 128 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 32768u) return;
+    const int i0 = (int)(id % 256u);
+    const int i1 = (int)(id / 256u);
+    y[i1 * 256 + i0] = p0[i0 * 128 + i1] * p1[i0];
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
@@ -2480,9 +2544,6 @@ struct resnet18 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[1];
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2514,265 +2575,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-static int conv_tensor(resnet18 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(resnet18 *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
-// which may be TF32 and has another workspace, where it is listed with FMA too.
-template <class Offer>
-static bool conv_plain(const Offer *p, int n, int i) {
-    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
-    for (int k = 0; k < n; k++)
-        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
-    return true;
-}
-
-// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
-// workspace, and gives the same bits on every run.
-template <class Offer>
-static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
-    (void)s;
-    const bool good = conv_plain(p, n, i);
-    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
-           p[i].determinism == CUDNN_DETERMINISTIC;
-}
-
-// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
-// -1.
-template <class Offer>
-static int conv_first(resnet18 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
-    for (int i = 0; i < n; i++) {
-        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
-        if (only >= 0 && (int)p[i].algo != only) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
-// does not list the one that it has to be, that which fused calls always have takes its place.
-static bool conv_fall_back(resnet18 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
-}
-
-static int conv_open(resnet18 *m, conv_call *c, const conv_size *s) {
-    // An algorithm may be listed once for each arithmetic.
-    cudnnConvolutionFwdAlgoPerf_t p[16];
-    // An identity activation is only supported with this algorithm.
-    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
-    int n = 0, r = conv_describe(m, c, s);
-    if (r) return r;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
-    r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0) return r;
-    if (!conv_fall_back(m, c, s)) {
-        r = conv_first(m, c, s, p, n, -1);
-        if (r) return r;
-        c->apart = 1;
-    }
-    m->error[0] = 0;
-    return 0;
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-static cudnnStatus_t conv_fused(resnet18 *m, const conv_call *c, const void *x, const void *w,
-                                const void *bias, const void *z, void *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    return cudnnConvolutionBiasActivationForward(
-        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
-        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
-}
-
-// What a fused call does in calls of its own, for where the library makes none.
-static cudnnStatus_t conv_apart(resnet18 *m, const conv_call *c, const conv_size *s, const void *x,
-                                const void *w, const void *bias, const void *z, void *y,
-                                void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
-    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
-    if (!e)
-        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                    c->workspace, z ? &one : &zero, c->y, y);
-    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
-    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
-    return e;
-}
-
-// From cuDNN 9 on the last digits say why a call is not supported.
-static bool conv_refused(cudnnStatus_t e) {
-#if CUDNN_MAJOR >= 9
-    return (int)e / 1000 * 1000 == (int)CUDNN_STATUS_NOT_SUPPORTED;
-#else
-    return e == CUDNN_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(resnet18 *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    conv_call *c = &m->conv[k];
-    if (s->fused) {
-        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
-        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
-            e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e)) {
-            c->apart = 1;
-            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
-        }
-        CUDNN_CALL(m, s->name, e);
-    } else {
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    }
-    stepped(m, s->name);
-    return 0;
-}
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(resnet18 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_l1_a_a_c_product = {"l1.a.a.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
-    196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_a_b_c_product = {"l1.a.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
-    196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_b_a_c_product = {"l1.b.a.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
-    196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_b_b_c_product = {"l1.b.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
-    196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l2_h_b_c_product = {"l2.h.b.c.product", 0, 0, 36, 128, 49, 128, 128, 49,
-    49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 49, 128, 128, 49, 49,
-    16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 49, 128, 128, 49, 49,
-    16384, 6272, 6272, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -2847,7 +2649,8 @@ static int prepare_weights_from_stem_s(resnet18 *m, cudaStream_t stream) {
         v_l1_b_b_s, v_l1_b_b_t));
     CALL(launch(m, ALONE, k_map_88c2ced4, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ALONE, k_map_6d67f9ba, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    // l2.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_f982cabc, "l2.d.c.scaled", 128, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
     CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
@@ -2886,7 +2689,8 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream
         v_l2_b_s, v_l2_b_t));
     CALL(launch(m, ALONE, k_map_5a1b0358, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
-    CALL(launch(m, ALONE, k_map_62d61cbf, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+    // l3.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_df246444, "l3.d.c.scaled", 512, 64, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
     CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
@@ -3000,10 +2804,6 @@ static int check_device(resnet18 *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
@@ -3125,27 +2925,8 @@ static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(resnet18 *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 1; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -3199,60 +2980,52 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     (void)out;
     CALL(launch(m, FIRST, k_product_51287ae4, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, LAST, k_stitch_f08c01e9, "l1.a.a.c.data", 64, 256, stream, v_r0, v_l1_a_a_c_data,
-        v_p0));
-    // by basis change F(4x4,3x3)
-    // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
-    //     l1.a.a.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
-        v_l1_a_a_c_product));
-    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
+    CALL(launch(m, MIDDLE, k_stitch_f08c01e9, "l1.a.a.c.data", 64, 256, stream, v_r0,
+        v_l1_a_a_c_data, v_p0));
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.a.a.c.product", 504, 256, stream,
+        v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
+    CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_r));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
         v_l1_a_b_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
-        v_l1_a_b_c_product));
-    CALL(launch(m, FIRST, k_basis_29c9e352, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.a.b.c.product", 504, 256, stream,
+        v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
+    CALL(launch(m, MIDDLE, k_basis_29c9e352, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
         v_l1_a_b_t, v_l1_a));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
         v_l1_b_a_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
-        v_l1_b_a_c_product));
-    CALL(launch(m, FIRST, k_basis_3adc4c30, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.a.c.product", 504, 256, stream,
+        v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
+    CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_r));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
         v_l1_b_b_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
-        v_l1_b_b_c_product));
-    CALL(launch(m, ALONE, k_basis_29c9e352, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.b.c.product", 504, 256, stream,
+        v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
+    CALL(launch(m, LAST, k_basis_29c9e352, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     CALL(launch(m, FIRST, k_product_a13d589c, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
     CALL(launch(m, LAST, k_stitch_6d17dc87, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
-        v_l2_h_b_c_product));
-    CALL(launch(m, ALONE, k_basis_865dadd1, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.b.c.product", 72, 256, stream,
+        v_l2_h_b_c_filter, v_l2_h_b_c_data, v_l2_h_b_c_product));
+    CALL(launch(m, MIDDLE, k_basis_865dadd1, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
-    // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
-    //     i3 in 0:28
-    // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
-    CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_d375994a, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ALONE, k_stitch_9e044880, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
+    // l2.h stored as [i0,i2,i3,i1]
+    CALL(launch(m, MIDDLE, k_product_657669e4, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
+        v_l2_h_b_c, v_l2_h_const, v_l2_h));
+    CALL(launch(m, LAST, k_basis_e359ac72, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.a.c.product", 72, 256, stream, v_l2_a_c_filter,
+        v_l2_a_c_data, v_l2_a_c_product));
+    CALL(launch(m, LAST, k_stitch_9e044880, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ALONE, k_basis_cab7e3f3, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
-        v_l2_b_t, v_l2));
-    CALL(launch(m, FIRST, k_product_240ec70d, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.b.c.product", 72, 256, stream, v_l2_b_c_filter,
+        v_l2_b_c_data, v_l2_b_c_product));
+    // l2 stored as [i0,i2,i3,i1]
+    CALL(launch(m, LAST, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_b_t,
+        v_l2));
+    CALL(launch(m, FIRST, k_product_a3953e93, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
     CALL(launch(m, LAST, k_stitch_9664f1a1, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
@@ -3261,7 +3034,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_basis_ae30a2a7, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_cc7a6ff7, "l3.h", 52, 256, stream, v_l2, v_l3_d_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_90d750a1, "l3.h", 52, 256, stream, v_l2, v_l3_d_c_scaled,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, LAST, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
     CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
@@ -3328,7 +3101,6 @@ static int run_on(resnet18 *m, const void *const *in, void *const *out, cudaStre
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -3403,9 +3175,6 @@ int resnet18_capture(resnet18 *m, const void *const *in, void *const *out) {
 void resnet18_destroy(resnet18 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -3530,6 +3299,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    59318528ull, 123456256ull, 0x0349b93ac5df4a66ull};
+    59318528ull, 119339776ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

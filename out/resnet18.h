@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define RESNET18_ARENA_BYTES 9936896ull
+#define RESNET18_ARENA_BYTES 5820416ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus

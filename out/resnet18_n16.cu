@@ -7,63 +7,62 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 89 MB (workspace 32 MB of it), constants 153 MB, peak in create 320 MB
-// plan      46 steps, 841.9 us estimated; 1578.6 us without derivation
-// libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
-//           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
-// by        basis change 36, summation splitting 2
-//   103.9 us est. r0                       k_product_713e91a6
+// memory    arena 89 MB (workspace 0 B of it), constants 153 MB, peak in create 320 MB
+// plan      49 steps, 857.5 us estimated; 1540.6 us without derivation
+// libraries none
+// by        basis change 33, summation splitting 5
+//   105.2 us est. r0                       k_product_713e91a6
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
-//    22.9 us est. l1.a.a.c.product         k_product_8a955f22
+//    24.2 us est. l1.a.a.c.product         k_product_8a955f22
 //    17.4 us est. l1.a.b.c.data            k_stitch_fbe2129a
-//    22.9 us est. l1.a.b.c.product         k_product_8a955f22
+//    24.2 us est. l1.a.b.c.product         k_product_8a955f22
 //    22.2 us est. l1.b.a.c.data            k_stitch_20681cf6
-//    22.9 us est. l1.b.a.c.product         k_product_8a955f22
+//    24.2 us est. l1.b.a.c.product         k_product_8a955f22
 //    17.4 us est. l1.b.b.c.data            k_stitch_fbe2129a
-//    22.9 us est. l1.b.b.c.product         k_product_8a955f22
+//    24.2 us est. l1.b.b.c.product         k_product_8a955f22
 //    14.9 us est. l1.b                     k_basis_7789205c
-//    48.2 us est. l2.h.r                   cuDNN conv 3x3, 64 to 128 + bias + relu
+//    46.3 us est. l2.h.r                   k_product_a03c34d5
 //     5.6 us est. l2.h.b.c.data            k_basis_e2588060
-//    24.9 us est. l2.h.b.c.product         cuBLAS sgemm 128 x 784 x 128, batch 36
+//    26.0 us est. l2.h.b.c.product         k_product_231ca0f6
 //     5.1 us est. l2.h.b.c                 k_basis_7aa9a3b6
-//     6.5 us est. l2.h                     cuDNN conv 1x1, 64 to 128 + residual + bias + relu
+//     7.3 us est. l2.h                     k_product_d1e57323
 //     5.6 us est. l2.a.c.data              k_basis_e2588060
-//    24.9 us est. l2.a.c.product           cuBLAS sgemm 128 x 784 x 128, batch 36
+//    26.0 us est. l2.a.c.product           k_product_231ca0f6
 //     5.1 us est. l2.r                     k_basis_1a3aa0d3
 //     5.6 us est. l2.b.c.data              k_basis_e2588060
-//    24.9 us est. l2.b.c.product           cuBLAS sgemm 128 x 784 x 128, batch 36
+//    26.0 us est. l2.b.c.product           k_product_231ca0f6
 //     6.2 us est. l2                       k_basis_37e62764
-//    46.8 us est. l3.h.r                   k_product_9c11571f
+//    48.1 us est. l3.h.r                   k_product_9c11571f
 //     4.1 us est. l3.h.b.c.data            k_basis_44891dcb
-//    36.0 us est. l3.h.b.c.product         cuBLAS sgemm 256 x 256 x 256, batch 36
+//    36.7 us est. l3.h.b.c.product         k_product_30063da8
 //     3.6 us est. l3.h.b.c                 k_basis_adac3d23
-//     6.6 us est. l3.h                     k_product_c40a812f
+//     7.9 us est. l3.h                     k_product_c40a812f
 //     4.1 us est. l3.a.c.data              k_basis_44891dcb
-//    36.0 us est. l3.a.c.product           cuBLAS sgemm 256 x 256 x 256, batch 36
+//    36.7 us est. l3.a.c.product           k_product_30063da8
 //     3.6 us est. l3.r                     k_basis_056a70c6
 //     4.1 us est. l3.b.c.data              k_basis_44891dcb
-//    36.0 us est. l3.b.c.product           cuBLAS sgemm 256 x 256 x 256, batch 36
+//    36.7 us est. l3.b.c.product           k_product_30063da8
 //     4.1 us est. l3                       k_basis_d2e0ceac
-//    49.2 us est. l4.h.a.c.part            k_product_cc542374
+//    50.5 us est. l4.h.a.c.part            k_product_cc542374
 //     4.0 us est. l4.h.r                   k_reduce_95934afe
 //     2.7 us est. l4.h.b.c.data            k_basis_c82ae8a3
-//    39.5 us est. l4.h.b.c.product         cuBLAS sgemm 512 x 64 x 512, batch 36
+//    33.8 us est. l4.h.b.c.product.parts   k_product_6f8d88e6
+//     5.3 us est. l4.h.b.c.product         k_reduce_ee823566
 //     2.4 us est. l4.h.b.c                 k_basis_e1ba8ca3
-//     8.2 us est. l4.h                     cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     9.5 us est. l4.h                     k_product_984af5e3
 //     2.7 us est. l4.a.c.data              k_basis_c82ae8a3
-//    39.5 us est. l4.a.c.product           cuBLAS sgemm 512 x 64 x 512, batch 36
+//    33.8 us est. l4.a.c.product.parts     k_product_6f8d88e6
+//     5.3 us est. l4.a.c.product           k_reduce_ee823566
 //     2.4 us est. l4.r                     k_basis_d9102e59
 //     2.7 us est. l4.b.c.data              k_basis_c82ae8a3
-//    39.5 us est. l4.b.c.product           cuBLAS sgemm 512 x 64 x 512, batch 36
+//    33.8 us est. l4.b.c.product.parts     k_product_6f8d88e6
+//     5.3 us est. l4.b.c.product           k_reduce_ee823566
 //     2.7 us est. l4                       k_basis_87dfa24d
 //     1.9 us est. f                        k_reduce_0cc3694c
-//     3.5 us est. y                        cublasLt matmul 16 x 1000 x 512 + bias
+//     4.1 us est. y                        k_reduce_deec74f4
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublasLt.h>
-#include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,162 +270,99 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l1_b_b_c_data ARENA(28901376)
 #define v_l1_b_b_c_product ARENA(0)
 #define v_l1_b_b_t CONST(4412416)
-#define v_l1_b ARENA(70647808)
+#define v_l1_b ARENA(28901376)
 #define v_l2_d_s INIT(45335552)
-#define v_l2_d_c_scaled CONST(4412672)
 #define v_l2_h_b_s INIT(45336064)
 #define v_l2_h_b_c_scaled INIT(45336576)
-#define v_l2_h_b_c_filter CONST(4445440)
+#define v_l2_h_b_c_filter CONST(4412672)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_scaled CONST(6804736)
-#define v_l2_h_a_t CONST(7099648)
-#define v_l2_h_r ARENA(48005120)
-#define v_l2_h_b_c_data ARENA(33554432)
-#define v_l2_h_b_c_product ARENA(48005120)
-#define v_l2_h_b_c ARENA(33554432)
-#define v_l2_h_const CONST(7100160)
-#define v_l2_h ARENA(62455808)
+#define v_l2_h_a_t CONST(6771968)
+#define v_l2_h_r ARENA(14450688)
+#define v_l2_h_b_c_data ARENA(0)
+#define v_l2_h_b_c_product ARENA(14450688)
+#define v_l2_h_b_c ARENA(0)
+#define v_l2_h_const CONST(6772480)
+#define v_l2_h ARENA(41746432)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(7100672)
+#define v_l2_b_c_filter CONST(6772992)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(9459968)
-#define v_l2_a_c_data ARENA(33554432)
-#define v_l2_a_c_product ARENA(48005120)
-#define v_l2_a_t CONST(11819264)
-#define v_l2_r ARENA(0)
-#define v_l2_b_c_data ARENA(33554432)
-#define v_l2_b_c_product ARENA(48005120)
-#define v_l2_b_t CONST(11819776)
-#define v_l2 ARENA(68878336)
+#define v_l2_a_c_filter CONST(9132288)
+#define v_l2_a_c_data ARENA(0)
+#define v_l2_a_c_product ARENA(14450688)
+#define v_l2_a_t CONST(11491584)
+#define v_l2_r ARENA(28901376)
+#define v_l2_b_c_data ARENA(0)
+#define v_l2_b_c_product ARENA(14450688)
+#define v_l2_b_t CONST(11492096)
+#define v_l2 ARENA(28901376)
 #define v_l3_d_s INIT(47107584)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(11820288)
+#define v_l3_h_b_c_filter CONST(11492608)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_t CONST(21257472)
-#define v_l3_h_r ARENA(0)
-#define v_l3_h_b_c_data ARENA(33554432)
-#define v_l3_h_b_c_product ARENA(42991616)
+#define v_l3_h_a_t CONST(20929792)
+#define v_l3_h_r ARENA(9437184)
+#define v_l3_h_b_c_data ARENA(0)
+#define v_l3_h_b_c_product ARENA(9437184)
 #define v_l3_h_b_c ARENA(0)
-#define v_l3_h_const CONST(21258496)
-#define v_l3_h ARENA(52428800)
+#define v_l3_h_const CONST(20930816)
+#define v_l3_h ARENA(18874368)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(21259520)
+#define v_l3_b_c_filter CONST(20931840)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(30696704)
-#define v_l3_a_c_data ARENA(33554432)
-#define v_l3_a_c_product ARENA(42991616)
-#define v_l3_a_t CONST(40133888)
-#define v_l3_r ARENA(0)
-#define v_l3_b_c_data ARENA(33554432)
-#define v_l3_b_c_product ARENA(42991616)
-#define v_l3_b_t CONST(40134912)
-#define v_l3 ARENA(55640064)
+#define v_l3_a_c_filter CONST(30369024)
+#define v_l3_a_c_data ARENA(0)
+#define v_l3_a_c_product ARENA(9437184)
+#define v_l3_a_t CONST(39806208)
+#define v_l3_r ARENA(22085632)
+#define v_l3_b_c_data ARENA(0)
+#define v_l3_b_c_product ARENA(9437184)
+#define v_l3_b_t CONST(39807232)
+#define v_l3 ARENA(23592960)
 #define v_l4_d_s INIT(54190592)
-#define v_l4_d_c_scaled CONST(40135936)
 #define v_l4_h_b_s INIT(54192640)
 #define v_l4_h_b_c_scaled INIT(54194688)
-#define v_l4_h_b_c_filter CONST(40660224)
+#define v_l4_h_b_c_filter CONST(39808256)
 #define v_l4_h_a_s INIT(63631872)
 #define v_l4_h_a_c_part ARENA(0)
-#define v_l4_h_a_t CONST(78408960)
+#define v_l4_h_a_t CONST(77556992)
 #define v_l4_h_r ARENA(14450688)
-#define v_l4_h_b_c_data ARENA(33554432)
-#define v_l4_h_b_c_product ARENA(38273024)
-#define v_l4_h_b_c ARENA(33554432)
-#define v_l4_h_const CONST(78411008)
-#define v_l4_h ARENA(42991616)
+#define v_l4_h_b_c_data ARENA(18874368)
+#define v_l4_h_b_c_product_parts ARENA(0)
+#define v_l4_h_b_c_product ARENA(18874368)
+#define v_l4_h_b_c ARENA(0)
+#define v_l4_h_const CONST(77559040)
+#define v_l4_h ARENA(26804224)
 #define v_l4_b_s INIT(63633920)
 #define v_l4_b_c_scaled INIT(63635968)
-#define v_l4_b_c_filter CONST(78413056)
+#define v_l4_b_c_filter CONST(77561088)
 #define v_l4_a_s INIT(73073152)
 #define v_l4_a_c_scaled INIT(73075200)
-#define v_l4_a_c_filter CONST(116161792)
-#define v_l4_a_c_data ARENA(33554432)
-#define v_l4_a_c_product ARENA(38273024)
-#define v_l4_a_t CONST(153910528)
+#define v_l4_a_c_filter CONST(115309824)
+#define v_l4_a_c_data ARENA(18874368)
+#define v_l4_a_c_product_parts ARENA(0)
+#define v_l4_a_c_product ARENA(18874368)
+#define v_l4_a_t CONST(153058560)
 #define v_l4_r ARENA(0)
-#define v_l4_b_c_data ARENA(33554432)
-#define v_l4_b_c_product ARENA(38273024)
-#define v_l4_b_t CONST(153912576)
+#define v_l4_b_c_data ARENA(18874368)
+#define v_l4_b_c_product_parts ARENA(0)
+#define v_l4_b_c_product ARENA(18874368)
+#define v_l4_b_t CONST(153060608)
 #define v_l4 ARENA(0)
-#define v_f ARENA(33554432)
-#define v_stem_c_scaled CONST(153914624)
-#define v_l3_d_c_scaled CONST(153952256)
-#define v_l3_h_a_c_lines CONST(154083328)
+#define v_f ARENA(1605632)
+#define v_stem_c_scaled CONST(153062656)
+#define v_l2_d_c_scaled CONST(153100288)
+#define v_l2_h_a_c_lines CONST(153133056)
+#define v_l3_d_c_scaled CONST(153427968)
+#define v_l3_h_a_c_lines CONST(153559040)
+#define v_l4_d_c_scaled CONST(154738688)
 #define v_l4_h_a_c_part_lines CONST(155262976)
-#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 159981568ull
 #define INIT_BYTES 82512384ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"l2.h.r", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
-    {"l2.h", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l4.h", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-};
-enum {
-    CONV_l2_h_r,
-    CONV_l2_h,
-    CONV_l4_h,
-};
-
-// A product and what follows it in one call of cublasLt, row-major, `batch` times:
-// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
-// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
-// address.
-typedef struct matmul_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-    int ldz;  // 0: no z
-    long long sz;
-    cublasLtEpilogue_t epilogue;
-    int bias;
-    unsigned align;
-} matmul_size;
-
-typedef struct matmul_call {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c, z;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulAlgo_t algorithm;
-    int shared;  // with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} matmul_call;
-
-static const matmul_size matmul_sizes[] = {
-    {"y", 0, 1, 1, 16, 1000, 512, 512, 512, 1000, 0, 0, 0, 1.f, 0, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-};
-enum {
-    MATMUL_y,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1168,6 +1104,49 @@ static __global__ void __launch_bounds__(256) k_basis_7789205c(const float *p0, 
     }
 }
 
+// l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
+//     l2.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:28, i3 in 0:28, pad l1.b 0
+// l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
+// p0: l2.h.a.c.lines, p1: l1.b, p2: l2.h.a.t
+static __global__ void __launch_bounds__(256, 1) k_product_a03c34d5(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 66u * 192u, m0 = id / 66u % 2u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 128 + i1]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u + e / 1024u * 64u;
+        const int i3 = (int)(n % 28u);
+        const int i2 = (int)(n / 28u % 28u);
+        const int i0 = (int)(n / 784u);
+        const int r2 = (int)(k0 / 64u % 3u);
+        const int r1 = (int)(k0 / 64u / 3u);
+        const int r0 = (int)(k0 % 64u + e / 64u % 16u);
+        return fetch<float>(&p1[i0 * 200704 + r0 * 3136 + i2 * 112 + r1 * 56 + i3 * 2 + r2 - 57],
+            n < 12544u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
+    };
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 576u, moving<512, 8192>(a), b, next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 784u);
+        const int i0 = (int)(n / 784u);
+        if (n < 12544u) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784
+                + i3]) = make_float4(relu(acc[i][j] + v0), relu(acc[i][j + 1] + v0),
+                relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.h.r 0
@@ -1210,6 +1189,41 @@ static __global__ void __launch_bounds__(256) k_basis_e2588060(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
+//     l2.h.b.c.filter[i0,i1,i2,r0]
+// p0: l2.h.b.c.filter, p1: l2.h.b.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_231ca0f6(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = 0u;
+    const int i1 = (int)(id / 7u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i5 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i1 * 100352 + r0 * 784 + i5], i5 < 784);
+    };
+    float acc[8][8] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        if (i5 < 784) {
+            *reinterpret_cast<float4 *>(&y[i1 * 100352 + i2 * 784 + i5]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 static __global__ void __launch_bounds__(256) k_basis_7aa9a3b6(const float *p0,
@@ -1242,6 +1256,48 @@ static __global__ void __launch_bounds__(256) k_basis_7aa9a3b6(const float *p0,
     for (int o0 = 0; o0 < 4; o0++) {
         *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
             + i3 * 4]) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
+    }
+}
+
+// l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
+//     i3 in 0:28
+// l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
+// p0: l2.d.c.scaled, p1: l1.b, p2: l2.h.b.c, p3: l2.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_d1e57323(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 66u * 192u, m0 = id / 66u % 2u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 128 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u + e / 1024u * 64u;
+        const int i3 = (int)(n % 28u);
+        const int i2 = (int)(n / 28u % 28u);
+        const int i0 = (int)(n / 784u);
+        const int r0 = (int)(e / 64u % 16u);
+        return fetch<float>(&p1[i0 * 200704 + r0 * 3136 + i2 * 112 + i3 * 2], n < 12544u);
+    };
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 64u, moving<512, 8192>(a), moving<12544, 0>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 784u);
+        const int i0 = (int)(n / 784u);
+        if (n < 12544u) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i0 * 100352 + i1 * 784 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784
+                + i3]) = make_float4(relu(acc[i][j] + v0.x + v1), relu(acc[i][j + 1] + v0.y + v1),
+                relu(acc[i][j + 2] + v0.z + v1), relu(acc[i][j + 3] + v0.w + v1));
+        }
     }
 }
 
@@ -1408,6 +1464,39 @@ static __global__ void __launch_bounds__(128) k_basis_44891dcb(const float *p0,
         for (int o1 = 0; o1 < 6; o1++) {
             y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
         }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
+//     l3.h.b.c.filter[i0,i1,i2,r0]
+// p0: l3.h.b.c.filter, p1: l3.h.b.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_30063da8(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i1 = (int)(id / 16u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i5 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i1 * 65536 + r0 * 256 + i5]);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<1024, 16384>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 65536 + i2 * 256 + i5]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
@@ -1688,6 +1777,59 @@ static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
     }
 }
 
+// by basis change F(4x4,3x3); summation splitting (parts)
+// l4.h.b.c.product.parts[i0,i1,i2,i3,i4,i5,i6] = sum(r0) l4.h.b.c.data[i1,i2,128*i0+r0,i4,i5,i6] *
+//     l4.h.b.c.filter[i1,i2,i3,128*i0+r0] where i0 in 0:4, r0 in 0:128
+// p0: l4.h.b.c.filter, p1: l4.h.b.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_6f8d88e6(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i2 = (int)(id / 8u % 36u);
+    const int i0 = (int)(id / 288u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 262144 + i3 * 512 + i0 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i6 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i2 * 32768 + i0 * 8192 + r0 * 64 + i6]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 131072>(a), moving<256, 4096>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 1179648 + i2 * 32768 + i3 * 64
+            + i6]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.product.parts[r0,i0,i1,i2,i3,i4,i5]
+static __global__ void __launch_bounds__(256) k_reduce_ee823566(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 294912u) return;
+    const int i5 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 1179648 + i5]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i5]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
 // by basis change F(4x4,3x3)
 // l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
@@ -1724,6 +1866,44 @@ static __global__ void __launch_bounds__(64) k_basis_e1ba8ca3(const float *p0,
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
                 y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = d[o0][o1];
             }
+        }
+    }
+}
+
+// l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
+//     i3 in 0:7
+// l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
+// p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_984af5e3(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 512 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u % 7u);
+        const int i0 = (int)(n / 49u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 50176 + r0 * 196 + i2 * 28 + i3 * 2], n < 784u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 256u, moving<2048, 32768>(a), moving<784, 3136>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 49u);
+        const int i0 = (int)(n / 49u);
+        if (n < 784u) {
+            y[i0 * 25088 + i1 * 49 + i3] = relu(acc[i][j] + p2[i0 * 25088 + i1 * 49 + i3] + p3[i1]);
         }
     }
 }
@@ -1833,6 +2013,71 @@ static __global__ void __launch_bounds__(128) k_reduce_0cc3694c(const float *p0,
     acc = warp_sum(acc);
     if (lane == 0u) {
         y[i1] = acc / 49.f;
+    }
+}
+
+// y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
+// y[i0,i1] = y.sum[i0,i1] + bias[i1]
+// p0: fc, p1: f, p2: bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(128) k_reduce_deec74f4(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ float part[4][32];
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 500u * 2u;
+    float acc[16][2] = {};
+    {
+        for (unsigned k0 = 0; k0 < 128u; k0 += 128u) {
+            float4 w[2];
+            {
+                const unsigned k = k0 + threadIdx.x;
+                const int r0 = (int)k * 4;
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const int i1 = (int)(n0 + (unsigned)j);
+                    w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 512 + r0]);
+                }
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp(~0u);
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
+                const unsigned k = k0 + threadIdx.x;
+                const int r0 = (int)k * 4;
+                const int i0 = (int)i;
+                x = *reinterpret_cast<const float4 *>(&p1[i0 * 512 + r0]);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const float4 v = (w[j]);
+                    acc[i][j] += v.x * x.x;
+                    acc[i][j] += v.y * x.y;
+                    acc[i][j] += v.z * x.z;
+                    acc[i][j] += v.w * x.w;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 32; e++) {
+        float v = acc[e / 2][e % 2];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 32; e += 128) {
+        const int i0 = (int)(e / 2u);
+        const unsigned n = n0 + e % 2u;
+        const int i1 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 4; j++) v += part[j][e];
+        y[i0 * 1000 + i1] = v + p2[i1];
     }
 }
 
@@ -1962,17 +2207,14 @@ static __global__ void __launch_bounds__(64) k_map_88c2ced4(const float *__restr
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_6d67f9ba(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f982cabc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 2048u) return;
-    const int i1 = (int)(id % 16u) * 4;
-    const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 8192u) return;
+    const int i0 = (int)(id % 128u);
+    const int i1 = (int)(id / 128u);
+    y[i1 * 128 + i0] = p0[i0 * 64 + i1] * p1[i0];
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
@@ -2025,19 +2267,17 @@ static __global__ void __launch_bounds__(64) k_basis_9d9fd123(const float *__res
     }
 }
 
-// l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
+// l2.h.a.c.lines[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i3,i1,i2]
 // p0: l2.h.a.k, p1: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_86bd8be8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c9a03f53(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 18432u) return;
-    const int i3 = (int)(id % 144u) * 4;
-    const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 73728u) return;
+    const int i0 = (int)(id % 128u);
+    const int i3 = (int)(id / 128u % 64u);
+    const int i2 = (int)(id / 8192u);
+    y[i2 * 8192 + i3 * 128 + i0] = p0[i0 * 576 + i3 * 9 + i2] * p1[i0];
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
@@ -2223,17 +2463,14 @@ static __global__ void __launch_bounds__(64) k_map_6134634e(const float *__restr
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
 // p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(64) k_map_821e9dd5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_efcdd0ff(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i1 = (int)(id % 64u) * 4;
-    const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 131072u) return;
+    const int i0 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    y[i1 * 512 + i0] = p0[i0 * 256 + i1] * p1[i0];
 }
 
 // l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
@@ -2352,12 +2589,6 @@ struct resnet18_n16 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[3];
-    cublasHandle_t cublas;
-    cublasLtHandle_t lt;
-    matmul_call matmul[1];
-    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2389,421 +2620,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-static int conv_tensor(resnet18_n16 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
-// which may be TF32 and has another workspace, where it is listed with FMA too.
-template <class Offer>
-static bool conv_plain(const Offer *p, int n, int i) {
-    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
-    for (int k = 0; k < n; k++)
-        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
-    return true;
-}
-
-// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
-// workspace, and gives the same bits on every run.
-template <class Offer>
-static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
-    (void)s;
-    const bool good = conv_plain(p, n, i);
-    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
-           p[i].determinism == CUDNN_DETERMINISTIC;
-}
-
-// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
-// -1.
-template <class Offer>
-static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *p, int n,
-    int only) {
-    for (int i = 0; i < n; i++) {
-        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
-        if (only >= 0 && (int)p[i].algo != only) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
-// does not list the one that it has to be, that which fused calls always have takes its place.
-static bool conv_fall_back(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
-}
-
-static int conv_open(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    // An algorithm may be listed once for each arithmetic.
-    cudnnConvolutionFwdAlgoPerf_t p[16];
-    // An identity activation is only supported with this algorithm.
-    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
-    int n = 0, r = conv_describe(m, c, s);
-    if (r) return r;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
-    r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0) return r;
-    if (!conv_fall_back(m, c, s)) {
-        r = conv_first(m, c, s, p, n, -1);
-        if (r) return r;
-        c->apart = 1;
-    }
-    m->error[0] = 0;
-    return 0;
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-static cudnnStatus_t conv_fused(resnet18_n16 *m, const conv_call *c, const void *x, const void *w,
-                                const void *bias, const void *z, void *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    return cudnnConvolutionBiasActivationForward(
-        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
-        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
-}
-
-// What a fused call does in calls of its own, for where the library makes none.
-static cudnnStatus_t conv_apart(resnet18_n16 *m, const conv_call *c, const conv_size *s,
-    const void *x,
-                                const void *w, const void *bias, const void *z, void *y,
-                                void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
-    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
-    if (!e)
-        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                    c->workspace, z ? &one : &zero, c->y, y);
-    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
-    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
-    return e;
-}
-
-// From cuDNN 9 on the last digits say why a call is not supported.
-static bool conv_refused(cudnnStatus_t e) {
-#if CUDNN_MAJOR >= 9
-    return (int)e / 1000 * 1000 == (int)CUDNN_STATUS_NOT_SUPPORTED;
-#else
-    return e == CUDNN_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(resnet18_n16 *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    conv_call *c = &m->conv[k];
-    if (s->fused) {
-        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
-        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
-            e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e)) {
-            c->apart = 1;
-            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
-        }
-        CUDNN_CALL(m, s->name, e);
-    } else {
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    }
-    stepped(m, s->name);
-    return 0;
-}
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(resnet18_n16 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_l2_h_b_c_product = {"l2.h.b.c.product", 0, 0, 36, 128, 784, 128, 128,
-    784, 784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 784, 128, 128, 784,
-    784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 784, 128, 128, 784,
-    784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 36, 256, 256, 256, 256,
-    256, 256, 65536, 65536, 65536, 1.f};
-static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
-    256, 65536, 65536, 65536, 1.f};
-static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
-    256, 65536, 65536, 65536, 1.f};
-static const gemm_size gemm_l4_h_b_c_product = {"l4.h.b.c.product", 0, 0, 36, 512, 64, 512, 512, 64,
-    64, 262144, 32768, 32768, 1.f};
-static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 64, 512, 512, 64, 64,
-    262144, 32768, 32768, 1.f};
-static const gemm_size gemm_l4_b_c_product = {"l4.b.c.product", 0, 0, 36, 512, 64, 512, 512, 64, 64,
-    262144, 32768, 32768, 1.f};
-
-// The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(resnet18_n16 *m, const char *name, cublasLtMatrixLayout_t *to,
-    cudaDataType type,
-                         int rows, int columns, int ld, int batch, long long stride) {
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
-    if (batch == 1) return 0;
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch));
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &stride, sizeof stride));
-    return 0;
-}
-
-static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-#if CUDART_VERSION >= 11000
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-#else
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
-#endif
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                               sizeof s->epilogue));
-    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
-    const void *const bias = (const void *)(size_t)s->align;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                          s->lda, s->batch, s->sa);
-    if (!r)
-        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                          s->ldb, s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz)
-        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
-    return r;
-}
-
-// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
-// FP32 means FMA arithmetic.
-static int matmul_wish(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = WORKSPACE_BYTES;
-    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
-    for (int i = 0; i < 4; i++)
-        CUBLAS_CALL(
-            m, s->name,
-            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
-                                                     sizeof fma));
-#endif
-    return 0;
-}
-
-// The first of the library's offers that it says will run, but none that keeps less than an eighth
-// as many multiprocessors busy as another: for 128 x 768 x 3072 in FP32 cublasLt 13.1 offers a tile
-// of 256 x 128 first, three blocks that take 500 us on an H200; other algorithms take 22.
-static cublasStatus_t matmul_first(resnet18_n16 *m, matmul_call *c) {
-    cublasLtMatmulHeuristicResult_t p[8] = {};
-    int n = 0;
-    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
-        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    float fullest = 0.f;
-    for (int i = 0; i < n; i++)
-        if (p[i].state == CUBLAS_STATUS_SUCCESS)
-            fullest = fmaxf(fullest, fminf(p[i].wavesCount, 1.f));
-    for (int i = 0; i < n; i++) {
-        if (p[i].state != CUBLAS_STATUS_SUCCESS || 8.f * p[i].wavesCount < fullest) continue;
-        c->algorithm = p[i].algo;
-        c->workspace = p[i].workspaceSize;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static int matmul_open(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    int r = matmul_describe(m, c, s);
-    if (!r) r = matmul_wish(m, c, s);
-    if (r) return r;
-    cublasStatus_t e = matmul_first(m, c);
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
-        // A library may call its kernels something else: what they compute is what was asked for.
-        const unsigned long long any = ~0ull;
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                                                         &any, sizeof any));
-        e = matmul_first(m, c);
-    }
-#endif
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
-        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    CUBLAS_CALL(m, s->name, e);
-    return 0;
-}
-
-static void matmul_close(matmul_call *c) {
-    if (c->shared) return;
-    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
-    for (int i = 0; i < 4; i++)
-        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
-    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
-    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
-}
-
-static int matmul_run(resnet18_n16 *m, int k, const void *a, const void *b, const void *bias,
-                      const void *z, void *c, void *workspace) {
-    const matmul_size *s = &matmul_sizes[k];
-    const matmul_call *call = &m->matmul[k];
-    const float beta = z ? 1.f : 0.f;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
-                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
-                               workspace, call->workspace, m->lt_stream));
-    stepped(m, s->name);
-    return 0;
-}
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    m->lt_stream = stream;
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -2878,7 +2694,8 @@ static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
         v_l1_b_b_s, v_l1_b_b_t));
     CALL(launch(m, ALONE, k_map_88c2ced4, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ALONE, k_map_6d67f9ba, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    // l2.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_f982cabc, "l2.d.c.scaled", 128, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
     CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
@@ -2892,8 +2709,9 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t st
         v_l2_h_b_c_filter));
     CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ALONE, k_map_86bd8be8, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
-        v_l2_h_a_s, v_l2_h_a_c_scaled));
+    // l2.h.a.c.lines stored as [i1,i2,i3,i0]
+    CALL(launch(m, ALONE, k_map_c9a03f53, "l2.h.a.c.lines", 288, 256, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_lines));
     CALL(launch(m, ALONE, k_map_a6a536e8, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
     CALL(launch(m, ALONE, k_map_7d1fb4bf, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
@@ -2952,7 +2770,8 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t st
         v_l3_b_s, v_l3_b_t));
     CALL(launch(m, ALONE, k_map_6134634e, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ALONE, k_map_821e9dd5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+    // l4.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_efcdd0ff, "l4.d.c.scaled", 512, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
     return 0;
 }
@@ -3036,10 +2855,6 @@ static int check_device(resnet18_n16 *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
@@ -3160,34 +2975,8 @@ static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t strea
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(resnet18_n16 *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 3; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 1; i++) {
-        int k = first_like(matmul_sizes, i);
-        m->matmul[i] = m->matmul[k];
-        m->matmul[i].shared = k < i;
-        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
-    }
+    (void)m;
     return 0;
 }
 
@@ -3260,93 +3049,86 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
     CALL(launch(m, LAST, k_basis_7789205c, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
-    //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
-    // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
-    CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_e2588060, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
+    CALL(launch(m, FIRST, k_product_a03c34d5, "l2.h.r", 132, 256, stream, v_l2_h_a_c_lines, v_l1_b,
+        v_l2_h_a_t, v_l2_h_r));
+    CALL(launch(m, LAST, k_basis_e2588060, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l2.h.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
-        v_l2_h_b_c_product));
-    CALL(launch(m, ALONE, k_basis_7aa9a3b6, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
+    CALL(launch(m, FIRST, k_product_231ca0f6, "l2.h.b.c.product", 252, 256, stream,
+        v_l2_h_b_c_filter, v_l2_h_b_c_data, v_l2_h_b_c_product));
+    CALL(launch(m, LAST, k_basis_7aa9a3b6, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
-    // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
-    //     i3 in 0:28
-    // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
-    CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_e2588060, "l2.a.c.data", 392, 256, stream, v_l2_h,
-        v_l2_a_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, FIRST, k_basis_1a3aa0d3, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_a_t,
+    CALL(launch(m, FIRST, k_product_d1e57323, "l2.h", 132, 256, stream, v_l2_d_c_scaled, v_l1_b,
+        v_l2_h_b_c, v_l2_h_const, v_l2_h));
+    CALL(launch(m, LAST, k_basis_e2588060, "l2.a.c.data", 392, 256, stream, v_l2_h, v_l2_a_c_data));
+    CALL(launch(m, FIRST, k_product_231ca0f6, "l2.a.c.product", 252, 256, stream, v_l2_a_c_filter,
+        v_l2_a_c_data, v_l2_a_c_product));
+    CALL(launch(m, MIDDLE, k_basis_1a3aa0d3, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_a_t,
         v_l2_r));
     CALL(launch(m, LAST, k_basis_e2588060, "l2.b.c.data", 392, 256, stream, v_l2_r, v_l2_b_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ALONE, k_basis_37e62764, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, FIRST, k_product_231ca0f6, "l2.b.c.product", 252, 256, stream, v_l2_b_c_filter,
+        v_l2_b_c_data, v_l2_b_c_product));
+    CALL(launch(m, LAST, k_basis_37e62764, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
     CALL(launch(m, FIRST, k_product_9c11571f, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r));
-    CALL(launch(m, LAST, k_basis_44891dcb, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
+    CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
-        v_l3_h_b_c_product));
-    CALL(launch(m, ALONE, k_basis_adac3d23, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
+    CALL(launch(m, MIDDLE, k_product_30063da8, "l3.h.b.c.product", 576, 256, stream,
+        v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
+    CALL(launch(m, LAST, k_basis_adac3d23, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     CALL(launch(m, FIRST, k_product_c40a812f, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
-    CALL(launch(m, LAST, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h, v_l3_a_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, FIRST, k_basis_056a70c6, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
+    CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h,
+        v_l3_a_c_data));
+    CALL(launch(m, MIDDLE, k_product_30063da8, "l3.a.c.product", 576, 256, stream, v_l3_a_c_filter,
+        v_l3_a_c_data, v_l3_a_c_product));
+    CALL(launch(m, MIDDLE, k_basis_056a70c6, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
         v_l3_r));
-    CALL(launch(m, LAST, k_basis_44891dcb, "l3.b.c.data", 512, 128, stream, v_l3_r, v_l3_b_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ALONE, k_basis_d2e0ceac, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.b.c.data", 512, 128, stream, v_l3_r,
+        v_l3_b_c_data));
+    CALL(launch(m, MIDDLE, k_product_30063da8, "l3.b.c.product", 576, 256, stream, v_l3_b_c_filter,
+        v_l3_b_c_data, v_l3_b_c_product));
+    CALL(launch(m, LAST, k_basis_d2e0ceac, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
     CALL(launch(m, FIRST, k_product_cc542374, "l4.h.a.c.part", 252, 256, stream,
         v_l4_h_a_c_part_lines, v_l3, v_l4_h_a_c_part));
     CALL(launch(m, MIDDLE, k_reduce_95934afe, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part,
         v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, LAST, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
+    CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
         v_l4_h_b_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
-        v_l4_h_b_c_product));
+    CALL(launch(m, MIDDLE, k_product_6f8d88e6, "l4.h.b.c.product.parts", 1152, 256, stream,
+        v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ee823566, "l4.h.b.c.product", 1152, 256, stream,
+        v_l4_h_b_c_product_parts, v_l4_h_b_c_product));
     return 0;
 }
 
 static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_basis_e1ba8ca3, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
+    CALL(launch(m, LAST, k_basis_e1ba8ca3, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
         v_l4_h_b_c));
-    // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
-    //     i3 in 0:7
-    // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
-    CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h, v_l4_a_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, FIRST, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
+    CALL(launch(m, FIRST, k_product_984af5e3, "l4.h", 104, 256, stream, v_l4_d_c_scaled, v_l3,
+        v_l4_h_b_c, v_l4_h_const, v_l4_h));
+    CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h,
+        v_l4_a_c_data));
+    CALL(launch(m, MIDDLE, k_product_6f8d88e6, "l4.a.c.product.parts", 1152, 256, stream,
+        v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ee823566, "l4.a.c.product", 1152, 256, stream,
+        v_l4_a_c_product_parts, v_l4_a_c_product));
+    CALL(launch(m, MIDDLE, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, LAST, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
-    // as l2.h.b.c.product
-    CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, FIRST, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
+    CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r,
+        v_l4_b_c_data));
+    CALL(launch(m, MIDDLE, k_product_6f8d88e6, "l4.b.c.product.parts", 1152, 256, stream,
+        v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product_parts));
+    CALL(launch(m, MIDDLE, k_reduce_ee823566, "l4.b.c.product", 1152, 256, stream,
+        v_l4_b_c_product_parts, v_l4_b_c_product));
+    CALL(launch(m, MIDDLE, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
-    CALL(launch(m, LAST, k_reduce_0cc3694c, "f", 2048, 128, stream, v_l4, v_f));
-    // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
-    // y[i0,i1] = y.sum[i0,i1] + bias[i1]
-    CALL(matmul_run(m, MATMUL_y, v_f, v_fc, v_bias, NULL, v_y, v_workspace));
+    CALL(launch(m, MIDDLE, k_reduce_0cc3694c, "f", 2048, 128, stream, v_l4, v_f));
+    CALL(launch(m, LAST, k_reduce_deec74f4, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -3377,7 +3159,6 @@ static int run_on(resnet18_n16 *m, const void *const *in, void *const *out, cuda
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -3453,11 +3234,6 @@ int resnet18_n16_capture(resnet18_n16 *m, const void *const *in, void *const *ou
 void resnet18_n16_destroy(resnet18_n16 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
-    if (m->cublas) cublasDestroy(m->cublas);
-    for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
-    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

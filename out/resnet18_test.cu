@@ -4,14 +4,12 @@
 // clang-format off
 //
 // Checks and times the program in resnet18.cu. Build and run:
-//     nvcc -O2 resnet18_test.cu resnet18.cu -lcudnn -lcublasLt -lcublas
+//     nvcc -O2 resnet18_test.cu resnet18.cu
 //     ./a.out WEIGHTS --check --bench
 // Without arguments it prints what else it can do.
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
-#include <cudnn.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -25,7 +23,7 @@
 #endif
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_ARENA_BYTES 9936896ull
+#define RESNET18_ARENA_BYTES 5820416ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -107,22 +105,17 @@ static const network_info *network_describe() { return ::resnet18_describe(); }
 
 // Library versions, 0 where the program does not use the library.
 static size_t cudnn_version() {
-    return cudnnGetVersion();
+    return 0;
 }
 
 static int cublas_version() {
     int version = 0;
-    cublasHandle_t handle;
-    if (cublasCreate(&handle) != CUBLAS_STATUS_SUCCESS) return -1;
-    cublasStatus_t status = cublasGetVersion(handle, &version);
-    if (cublasDestroy(handle) != CUBLAS_STATUS_SUCCESS) status = CUBLAS_STATUS_INTERNAL_ERROR;
-    if (status != CUBLAS_STATUS_SUCCESS) return -1;
     return version;
 }
 
 enum { INPUTS = 1, OUTPUTS = 1 };
 enum { MATCHES = 0, DIFFERS = 1, USAGE = 2, BAD_FILE = 3, FAILED = 5, NO_DEVICE = 77 };
-static const double TOLERANCE = 1e-4;
+static const double TOLERANCE = 1e-5;
 
 static int fail(int code, const char *what, const char *why) {
     fprintf(stderr, "%s: %s: %s\n", network_describe()->model, what, why);

@@ -7,105 +7,106 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 14 MB (workspace 6240 kB of it), constants 112 MB, peak in create 230 MB
-// plan      82 steps, 363.7 us estimated; 394.9 us without derivation
-// libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
-//           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
-// by        basis change 33, merging 1, summation splitting 6
-//     8.3 us est. r0                       k_product_51287ae4
+// memory    arena 12 MB (workspace 8192 kB of it), constants 112 MB, peak in create 228 MB
+// plan      85 steps, 433.0 us estimated; 468.7 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// by        basis change 33, merging 1, summation splitting 14
+//     9.6 us est. r0                       k_product_51287ae4
 //     2.0 us est. p0                       k_reduce_771927ed
-//     2.4 us est. l1.h.r                   cuDNN conv 1x1, 64 to 64 + bias + relu
+//     3.7 us est. l1.h.r                   k_product_f180865d
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
-//     3.8 us est. l1.h.b.c.product         cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.h.b.c.product         k_product_bdcf493e
 //     1.8 us est. l1.h.t                   k_basis_3adc4c30
-//     6.5 us est. l1.h                     k_product_18887706
-//     5.2 us est. l1.h.0.r                 k_product_18efe1da
+//     7.8 us est. l1.h                     k_product_18887706
+//     6.5 us est. l1.h.0.r                 k_product_18efe1da
 //     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
-//     3.8 us est. l1.h.0.b.c.product       cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.h.0.b.c.product       k_product_bdcf493e
 //     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
-//     4.1 us est. l1.h.0                   k_product_a2ff115e
-//     5.2 us est. l1.h.1.r                 k_product_18efe1da
+//     5.4 us est. l1.h.0                   k_product_a2ff115e
+//     6.5 us est. l1.h.1.r                 k_product_18efe1da
 //     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
-//     3.8 us est. l1.h.1.b.c.product       cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. l1.h.1.b.c.product       k_product_bdcf493e
 //     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
-//     4.1 us est. l1.h.1                   k_product_a2ff115e
-//     7.8 us est. l2.h.r                   cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part            k_product_93882a25
+//     5.4 us est. l1.h.1                   k_product_a2ff115e
+//     9.3 us est. l2.h.r                   k_product_d9b22a9e
+//     8.8 us est. l2.h.b.c.part            k_product_5d3f3780
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
-//     4.5 us est. l2.h.c.c                 cuDNN conv 1x1, 128 to 512
-//     8.2 us est. l2.h                     cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     5.5 us est. l2.h.0.r                 cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.1 us est. l2.h.c.c                 k_product_cd0838e8
+//     9.5 us est. l2.h                     k_product_48076347
+//     7.2 us est. l2.h.0.r                 k_product_82a379c2
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
-//     4.8 us est. l2.h.0.b.c.product       cuBLAS sgemm 128 x 49 x 128, batch 36
+//     6.2 us est. l2.h.0.b.c.product       k_product_e67bd7ea
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
-//     4.5 us est. l2.h.0                   cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.h.1.r                 cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.1 us est. l2.h.0                   k_product_eddf6fee
+//     7.2 us est. l2.h.1.r                 k_product_82a379c2
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
-//     4.8 us est. l2.h.1.b.c.product       cuBLAS sgemm 128 x 49 x 128, batch 36
+//     6.2 us est. l2.h.1.b.c.product       k_product_e67bd7ea
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
-//     4.5 us est. l2.h.1                   cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     5.5 us est. l2.h.2.r                 cuDNN conv 1x1, 512 to 128 + bias + relu
+//     6.1 us est. l2.h.1                   k_product_eddf6fee
+//     7.2 us est. l2.h.2.r                 k_product_82a379c2
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
-//     4.8 us est. l2.h.2.b.c.product       cuBLAS sgemm 128 x 49 x 128, batch 36
+//     6.2 us est. l2.h.2.b.c.product       k_product_e67bd7ea
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
-//     4.5 us est. l2.h.2                   cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     8.8 us est. l3.h.r                   cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.6 us est. l3.h.b.c.parts           k_product_0c034654
+//     6.1 us est. l2.h.2                   k_product_b1850bc7
+//    10.2 us est. l3.h.r                   k_product_698f45f3
+//     9.9 us est. l3.h.b.c.parts           k_product_0c034654
 //     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
-//     5.2 us est. l3.h.c.c                 k_product_c3482639
-//     9.1 us est. l3.h                     k_product_b9fa02bc
-//     6.0 us est. l3.h.0.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.0.b.c.data          k_basis_828d9e8c
-//     5.4 us est. l3.h.0.b.c.product       k_product_13ca5f7d
+//     6.5 us est. l3.h.c.c                 k_product_c3482639
+//    10.2 us est. l3.h                     k_product_d81690c6
+//     5.7 us est. l3.h.0.a.c.parts         k_product_3cbdfe8d
+//     2.7 us est. l3.h.0.b.c.data          k_stitch_d0328e51
+//     6.7 us est. l3.h.0.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.0                   k_product_fcfe69c9
-//     6.0 us est. l3.h.1.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.1.b.c.data          k_basis_828d9e8c
-//     5.4 us est. l3.h.1.b.c.product       k_product_13ca5f7d
+//     6.5 us est. l3.h.0                   k_product_fcfe69c9
+//     5.7 us est. l3.h.1.a.c.parts         k_product_3cbdfe8d
+//     2.7 us est. l3.h.1.b.c.data          k_stitch_d0328e51
+//     6.7 us est. l3.h.1.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.1                   k_product_fcfe69c9
-//     6.0 us est. l3.h.2.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.2.b.c.data          k_basis_828d9e8c
-//     5.4 us est. l3.h.2.b.c.product       k_product_13ca5f7d
+//     6.5 us est. l3.h.1                   k_product_fcfe69c9
+//     5.7 us est. l3.h.2.a.c.parts         k_product_3cbdfe8d
+//     2.7 us est. l3.h.2.b.c.data          k_stitch_d0328e51
+//     6.7 us est. l3.h.2.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.2                   k_product_fcfe69c9
-//     6.0 us est. l3.h.3.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.3.b.c.data          k_basis_828d9e8c
-//     5.4 us est. l3.h.3.b.c.product       k_product_13ca5f7d
+//     6.5 us est. l3.h.2                   k_product_fcfe69c9
+//     5.7 us est. l3.h.3.a.c.parts         k_product_3cbdfe8d
+//     2.7 us est. l3.h.3.b.c.data          k_stitch_d0328e51
+//     6.7 us est. l3.h.3.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.3                   k_product_fcfe69c9
-//     6.0 us est. l3.h.4.r                 cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.4.b.c.data          k_basis_828d9e8c
-//     5.4 us est. l3.h.4.b.c.product       k_product_13ca5f7d
+//     6.5 us est. l3.h.3                   k_product_fcfe69c9
+//     5.7 us est. l3.h.4.a.c.parts         k_product_3cbdfe8d
+//     2.7 us est. l3.h.4.b.c.data          k_stitch_d0328e51
+//     6.7 us est. l3.h.4.b.c.product       k_product_13ca5f7d
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
-//     5.2 us est. l3.h.4                   k_product_fcfe69c9
-//     9.2 us est. l4.h.r                   cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.2 us est. l4.h.b.c.parts           k_product_cf3bfe66
+//     6.5 us est. l3.h.4                   k_product_fcfe69c9
+//     9.6 us est. l4.h.a.c.parts           cuBLAS sgemm 512 x 196 x 128, batch 8
+//     1.9 us est. l4.h.r                   k_reduce_7ae2423a
+//    10.5 us est. l4.h.b.c.parts           k_product_cf3bfe66
 //     1.6 us est. l4.h.t                   k_reduce_09a05fb3
-//     6.0 us est. l4.h.c.c                 cuDNN conv 1x1, 512 to 2048
-//     9.9 us est. l4.h                     k_product_96e0db35, in 4 parts
-//     7.1 us est. l4.h.0.r                 cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.0.b.c.parts         k_product_c7a1a932
+//     7.6 us est. l4.h.c.c                 k_product_a7f4f324
+//    11.2 us est. l4.h                     k_product_96e0db35, in 4 parts
+//     6.2 us est. l4.h.0.a.c.parts         k_product_61369b52
+//     1.6 us est. l4.h.0.r                 k_reduce_09a05fb3
+//    10.6 us est. l4.h.0.b.c.parts         k_product_c7a1a932
 //     1.6 us est. l4.h.0.t                 k_reduce_09a05fb3
-//     6.0 us est. l4.h.0                   cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     7.1 us est. l4.h.1.r                 cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.1.b.c.parts         k_product_c7a1a932
+//     7.6 us est. l4.h.0                   k_product_53394168
+//     6.2 us est. l4.h.1.a.c.parts         k_product_61369b52
+//     1.6 us est. l4.h.1.r                 k_reduce_09a05fb3
+//    10.6 us est. l4.h.1.b.c.parts         k_product_c7a1a932
 //     1.6 us est. l4.h.1.t                 k_reduce_09a05fb3
-//     6.0 us est. l4.h.1                   cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     7.6 us est. l4.h.1                   k_product_53394168
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 14618624ull
+#define RESNET50_ARENA_BYTES 12402688ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -441,7 +442,7 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_bias INIT(94220032)
 #define v_l4_h_1_c_mean INIT(94228224)
 #define v_l4_h_1_c_var INIT(94236416)
-#define v_p0_joined ARENA(10002432)
+#define v_p0_joined ARENA(3612672)
 #define v_stem_s INIT(94244608)
 #define v_stem_t CONST(8196096)
 #define v_r0 ARENA(0)
@@ -451,315 +452,250 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_a_s INIT(94392576)
 #define v_l1_h_a_c_scaled CONST(8786176)
 #define v_l1_h_a_t CONST(8802560)
-#define v_l1_h_r ARENA(8196096)
-#define v_l1_h_b_c_data ARENA(6389760)
-#define v_l1_h_b_c_product ARENA(8196096)
+#define v_l1_h_r ARENA(1806336)
+#define v_l1_h_b_c_data ARENA(0)
+#define v_l1_h_b_c_product ARENA(1806336)
 #define v_l1_h_b_t CONST(8802816)
 #define v_l1_d_s INIT(94392832)
 #define v_l1_h_c_s INIT(94393856)
 #define v_l1_d_c_weights CONST(8803072)
 #define v_l1_h_const CONST(8934144)
-#define v_l1_h ARENA(6389760)
+#define v_l1_h ARENA(0)
 #define v_l1_h_0_b_s INIT(94394880)
 #define v_l1_h_0_b_c_scaled INIT(94395136)
 #define v_l1_h_0_b_c_filter CONST(8935168)
 #define v_l1_h_0_a_s INIT(94542592)
 #define v_l1_h_0_a_c_scaled CONST(9524992)
 #define v_l1_h_0_a_t CONST(9590528)
-#define v_l1_h_0_r ARENA(0)
-#define v_l1_h_0_b_c_data ARENA(9601024)
-#define v_l1_h_0_b_c_product ARENA(11407360)
+#define v_l1_h_0_r ARENA(5017600)
+#define v_l1_h_0_b_c_data ARENA(3211264)
+#define v_l1_h_0_b_c_product ARENA(5017600)
 #define v_l1_h_0_b_t CONST(9590784)
-#define v_l1_h_0_t ARENA(0)
+#define v_l1_h_0_t ARENA(6823936)
 #define v_l1_h_0_c_s INIT(94542848)
 #define v_l1_h_0_c_c_scaled CONST(9591040)
 #define v_l1_h_0_c_t CONST(9656576)
-#define v_l1_h_0 ARENA(9601024)
+#define v_l1_h_0 ARENA(3211264)
 #define v_l1_h_1_b_s INIT(94543872)
 #define v_l1_h_1_b_c_scaled INIT(94544128)
 #define v_l1_h_1_b_c_filter CONST(9657600)
 #define v_l1_h_1_a_s INIT(94691584)
 #define v_l1_h_1_a_c_scaled CONST(10247424)
 #define v_l1_h_1_a_t CONST(10312960)
-#define v_l1_h_1_r ARENA(0)
-#define v_l1_h_1_b_c_data ARENA(6389760)
-#define v_l1_h_1_b_c_product ARENA(12812288)
+#define v_l1_h_1_r ARENA(1806336)
+#define v_l1_h_1_b_c_data ARENA(0)
+#define v_l1_h_1_b_c_product ARENA(6422528)
 #define v_l1_h_1_b_t CONST(10313216)
 #define v_l1_h_1_t ARENA(0)
 #define v_l1_h_1_c_s INIT(94691840)
 #define v_l1_h_1_c_c_scaled CONST(10313472)
 #define v_l1_h_1_c_t CONST(10379008)
-#define v_l1_h_1 ARENA(6389760)
+#define v_l1_h_1 ARENA(6422528)
 #define v_l2_d_s INIT(94692864)
-#define v_l2_d_c_scaled CONST(10380032)
 #define v_l2_h_a_s INIT(94694912)
-#define v_l2_h_a_c_scaled CONST(10904320)
-#define v_l2_h_a_t CONST(11035392)
-#define v_l2_h_r ARENA(9601024)
+#define v_l2_h_a_c_scaled CONST(10380032)
+#define v_l2_h_a_t CONST(10511104)
 #define v_l2_h_b_s INIT(94695424)
 #define v_l2_h_b_c_part ARENA(0)
-#define v_l2_h_b_t CONST(11035904)
-#define v_l2_h_t ARENA(11206656)
+#define v_l2_h_b_t CONST(10511616)
+#define v_l2_h_t ARENA(3612672)
 #define v_l2_h_c_s INIT(94695936)
-#define v_l2_h_c_c_scaled CONST(11036416)
-#define v_l2_h_c_c ARENA(9601024)
-#define v_l2_h_const CONST(11298560)
-#define v_l2_h ARENA(11206656)
+#define v_l2_h_c_c_scaled CONST(10512128)
+#define v_l2_h_c_c ARENA(0)
+#define v_l2_h_const CONST(10774272)
+#define v_l2_h ARENA(1605632)
 #define v_l2_h_0_b_s INIT(94697984)
 #define v_l2_h_0_b_c_scaled INIT(94698496)
-#define v_l2_h_0_b_c_filter CONST(11300608)
+#define v_l2_h_0_b_c_filter CONST(10776320)
 #define v_l2_h_0_a_s INIT(95288320)
-#define v_l2_h_0_a_c_scaled CONST(13659904)
-#define v_l2_h_0_a_t CONST(13922048)
-#define v_l2_h_0_r ARENA(7292928)
-#define v_l2_h_0_b_c_data ARENA(6389760)
-#define v_l2_h_0_b_c_product ARENA(7292928)
-#define v_l2_h_0_b_t CONST(13922560)
-#define v_l2_h_0_t ARENA(8196096)
+#define v_l2_h_0_a_c_scaled CONST(13135616)
+#define v_l2_h_0_a_t CONST(13397760)
+#define v_l2_h_0_r ARENA(903168)
+#define v_l2_h_0_b_c_data ARENA(0)
+#define v_l2_h_0_b_c_product ARENA(3211264)
+#define v_l2_h_0_b_t CONST(13398272)
+#define v_l2_h_0_t ARENA(4114432)
 #define v_l2_h_0_c_s INIT(95288832)
-#define v_l2_h_0_c_c_scaled CONST(13923072)
-#define v_l2_h_0_c_t CONST(14185216)
-#define v_l2_h_0 ARENA(6389760)
+#define v_l2_h_0_c_c_scaled CONST(13398784)
+#define v_l2_h_0_c_t CONST(13660928)
+#define v_l2_h_0 ARENA(0)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
-#define v_l2_h_1_b_c_filter CONST(14187264)
+#define v_l2_h_1_b_c_filter CONST(13662976)
 #define v_l2_h_1_a_s INIT(95881216)
-#define v_l2_h_1_a_c_scaled CONST(16546560)
-#define v_l2_h_1_a_t CONST(16808704)
-#define v_l2_h_1_r ARENA(8898560)
-#define v_l2_h_1_b_c_data ARENA(7995392)
-#define v_l2_h_1_b_c_product ARENA(8898560)
-#define v_l2_h_1_b_t CONST(16809216)
-#define v_l2_h_1_t ARENA(9801728)
+#define v_l2_h_1_a_c_scaled CONST(16022272)
+#define v_l2_h_1_a_t CONST(16284416)
+#define v_l2_h_1_r ARENA(2508800)
+#define v_l2_h_1_b_c_data ARENA(1605632)
+#define v_l2_h_1_b_c_product ARENA(2508800)
+#define v_l2_h_1_b_t CONST(16284928)
+#define v_l2_h_1_t ARENA(3411968)
 #define v_l2_h_1_c_s INIT(95881728)
-#define v_l2_h_1_c_c_scaled CONST(16809728)
-#define v_l2_h_1_c_t CONST(17071872)
-#define v_l2_h_1 ARENA(7995392)
+#define v_l2_h_1_c_c_scaled CONST(16285440)
+#define v_l2_h_1_c_t CONST(16547584)
+#define v_l2_h_1 ARENA(1605632)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
-#define v_l2_h_2_b_c_filter CONST(17073920)
+#define v_l2_h_2_b_c_filter CONST(16549632)
 #define v_l2_h_2_a_s INIT(96474112)
-#define v_l2_h_2_a_c_scaled CONST(19433216)
-#define v_l2_h_2_a_t CONST(19695360)
-#define v_l2_h_2_r ARENA(7292928)
-#define v_l2_h_2_b_c_data ARENA(6389760)
-#define v_l2_h_2_b_c_product ARENA(9601024)
-#define v_l2_h_2_b_t CONST(19695872)
-#define v_l2_h_2_t ARENA(10504192)
+#define v_l2_h_2_a_c_scaled CONST(18908928)
+#define v_l2_h_2_a_t CONST(19171072)
+#define v_l2_h_2_r ARENA(903168)
+#define v_l2_h_2_b_c_data ARENA(0)
+#define v_l2_h_2_b_c_product ARENA(3211264)
+#define v_l2_h_2_b_t CONST(19171584)
+#define v_l2_h_2_t ARENA(0)
 #define v_l2_h_2_c_s INIT(96474624)
-#define v_l2_h_2_c_c_scaled CONST(19696384)
-#define v_l2_h_2_c_t CONST(19958528)
-#define v_l2_h_2 ARENA(6389760)
+#define v_l2_h_2_c_c_scaled CONST(19172096)
+#define v_l2_h_2_c_t CONST(19434240)
 #define v_l3_d_s INIT(96476672)
 #define v_l3_h_a_s INIT(96480768)
-#define v_l3_h_a_c_scaled CONST(19960576)
-#define v_l3_h_a_t CONST(20484864)
-#define v_l3_h_r ARENA(7995392)
+#define v_l3_h_a_t CONST(19436288)
+#define v_l3_h_r ARENA(4816896)
 #define v_l3_h_b_s INIT(96481792)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_b_t CONST(20485888)
-#define v_l3_h_t ARENA(3211264)
+#define v_l3_h_b_t CONST(19437312)
+#define v_l3_h_t ARENA(4816896)
 #define v_l3_h_c_s INIT(96482816)
-#define v_l3_h_c_c_scaled CONST(20486912)
+#define v_l3_h_c_c_scaled CONST(19438336)
 #define v_l3_h_c_c ARENA(0)
-#define v_l3_h_const CONST(21535488)
-#define v_l3_h ARENA(7995392)
+#define v_l3_h_const CONST(20486912)
+#define v_l3_h ARENA(4816896)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
-#define v_l3_h_0_b_c_filter CONST(21539584)
+#define v_l3_h_0_b_c_filter CONST(20491008)
 #define v_l3_h_0_a_s INIT(98847232)
-#define v_l3_h_0_a_c_scaled CONST(25733888)
-#define v_l3_h_0_a_t CONST(26782464)
-#define v_l3_h_0_r ARENA(6389760)
-#define v_l3_h_0_b_c_data ARENA(0)
-#define v_l3_h_0_b_c_product ARENA(802816)
-#define v_l3_h_0_b_t CONST(26783488)
-#define v_l3_h_0_t ARENA(0)
+#define v_l3_h_0_a_c_scaled CONST(24685312)
+#define v_l3_h_0_a_c_parts ARENA(0)
+#define v_l3_h_0_a_t CONST(25733888)
+#define v_l3_h_0_b_c_data ARENA(3211264)
+#define v_l3_h_0_b_c_product ARENA(0)
+#define v_l3_h_0_b_t CONST(25734912)
+#define v_l3_h_0_t ARENA(802816)
 #define v_l3_h_0_c_s INIT(98848256)
-#define v_l3_h_0_c_c_scaled CONST(26784512)
-#define v_l3_h_0_c_t CONST(27833088)
-#define v_l3_h_0 ARENA(6389760)
+#define v_l3_h_0_c_c_scaled CONST(25735936)
+#define v_l3_h_0_c_t CONST(26784512)
+#define v_l3_h_0 ARENA(3211264)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
-#define v_l3_h_1_b_c_filter CONST(27837184)
+#define v_l3_h_1_b_c_filter CONST(26788608)
 #define v_l3_h_1_a_s INIT(101212672)
-#define v_l3_h_1_a_c_scaled CONST(32031488)
-#define v_l3_h_1_a_t CONST(33080064)
-#define v_l3_h_1_r ARENA(7192576)
-#define v_l3_h_1_b_c_data ARENA(0)
-#define v_l3_h_1_b_c_product ARENA(802816)
-#define v_l3_h_1_b_t CONST(33081088)
-#define v_l3_h_1_t ARENA(0)
+#define v_l3_h_1_a_c_scaled CONST(30982912)
+#define v_l3_h_1_a_c_parts ARENA(0)
+#define v_l3_h_1_a_t CONST(32031488)
+#define v_l3_h_1_b_c_data ARENA(4014080)
+#define v_l3_h_1_b_c_product ARENA(0)
+#define v_l3_h_1_b_t CONST(32032512)
+#define v_l3_h_1_t ARENA(802816)
 #define v_l3_h_1_c_s INIT(101213696)
-#define v_l3_h_1_c_c_scaled CONST(33082112)
-#define v_l3_h_1_c_t CONST(34130688)
-#define v_l3_h_1 ARENA(7192576)
+#define v_l3_h_1_c_c_scaled CONST(32033536)
+#define v_l3_h_1_c_t CONST(33082112)
+#define v_l3_h_1 ARENA(4014080)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
-#define v_l3_h_2_b_c_filter CONST(34134784)
+#define v_l3_h_2_b_c_filter CONST(33086208)
 #define v_l3_h_2_a_s INIT(103578112)
-#define v_l3_h_2_a_c_scaled CONST(38329088)
-#define v_l3_h_2_a_t CONST(39377664)
-#define v_l3_h_2_r ARENA(6389760)
-#define v_l3_h_2_b_c_data ARENA(0)
-#define v_l3_h_2_b_c_product ARENA(802816)
-#define v_l3_h_2_b_t CONST(39378688)
-#define v_l3_h_2_t ARENA(0)
+#define v_l3_h_2_a_c_scaled CONST(37280512)
+#define v_l3_h_2_a_c_parts ARENA(0)
+#define v_l3_h_2_a_t CONST(38329088)
+#define v_l3_h_2_b_c_data ARENA(3211264)
+#define v_l3_h_2_b_c_product ARENA(0)
+#define v_l3_h_2_b_t CONST(38330112)
+#define v_l3_h_2_t ARENA(802816)
 #define v_l3_h_2_c_s INIT(103579136)
-#define v_l3_h_2_c_c_scaled CONST(39379712)
-#define v_l3_h_2_c_t CONST(40428288)
-#define v_l3_h_2 ARENA(6389760)
+#define v_l3_h_2_c_c_scaled CONST(38331136)
+#define v_l3_h_2_c_t CONST(39379712)
+#define v_l3_h_2 ARENA(3211264)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
-#define v_l3_h_3_b_c_filter CONST(40432384)
+#define v_l3_h_3_b_c_filter CONST(39383808)
 #define v_l3_h_3_a_s INIT(105943552)
-#define v_l3_h_3_a_c_scaled CONST(44626688)
-#define v_l3_h_3_a_t CONST(45675264)
-#define v_l3_h_3_r ARENA(7192576)
-#define v_l3_h_3_b_c_data ARENA(0)
-#define v_l3_h_3_b_c_product ARENA(802816)
-#define v_l3_h_3_b_t CONST(45676288)
-#define v_l3_h_3_t ARENA(0)
+#define v_l3_h_3_a_c_scaled CONST(43578112)
+#define v_l3_h_3_a_c_parts ARENA(0)
+#define v_l3_h_3_a_t CONST(44626688)
+#define v_l3_h_3_b_c_data ARENA(4014080)
+#define v_l3_h_3_b_c_product ARENA(0)
+#define v_l3_h_3_b_t CONST(44627712)
+#define v_l3_h_3_t ARENA(802816)
 #define v_l3_h_3_c_s INIT(105944576)
-#define v_l3_h_3_c_c_scaled CONST(45677312)
-#define v_l3_h_3_c_t CONST(46725888)
-#define v_l3_h_3 ARENA(7192576)
+#define v_l3_h_3_c_c_scaled CONST(44628736)
+#define v_l3_h_3_c_t CONST(45677312)
+#define v_l3_h_3 ARENA(4014080)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
-#define v_l3_h_4_b_c_filter CONST(46729984)
+#define v_l3_h_4_b_c_filter CONST(45681408)
 #define v_l3_h_4_a_s INIT(108308992)
-#define v_l3_h_4_a_c_scaled CONST(50924288)
-#define v_l3_h_4_a_t CONST(51972864)
-#define v_l3_h_4_r ARENA(6389760)
-#define v_l3_h_4_b_c_data ARENA(0)
-#define v_l3_h_4_b_c_product ARENA(802816)
-#define v_l3_h_4_b_t CONST(51973888)
-#define v_l3_h_4_t ARENA(0)
+#define v_l3_h_4_a_c_scaled CONST(49875712)
+#define v_l3_h_4_a_c_parts ARENA(0)
+#define v_l3_h_4_a_t CONST(50924288)
+#define v_l3_h_4_b_c_data ARENA(3211264)
+#define v_l3_h_4_b_c_product ARENA(0)
+#define v_l3_h_4_b_t CONST(50925312)
+#define v_l3_h_4_t ARENA(802816)
 #define v_l3_h_4_c_s INIT(108310016)
-#define v_l3_h_4_c_c_scaled CONST(51974912)
-#define v_l3_h_4_c_t CONST(53023488)
-#define v_l3_h_4 ARENA(6389760)
+#define v_l3_h_4_c_c_scaled CONST(50926336)
+#define v_l3_h_4_c_t CONST(51974912)
+#define v_l3_h_4 ARENA(11599872)
 #define v_l4_d_s INIT(108314112)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_c_scaled CONST(53027584)
-#define v_l4_h_a_t CONST(55124736)
-#define v_l4_h_r ARENA(7192576)
+#define v_l4_h_a_c_scaled CONST(51979008)
+#define v_l4_h_a_c_parts ARENA(8388608)
+#define v_l4_h_a_t CONST(54076160)
+#define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(55126784)
-#define v_l4_h_t ARENA(7593984)
+#define v_l4_h_b_t CONST(54078208)
+#define v_l4_h_t ARENA(1605632)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(55128832)
-#define v_l4_h_c_c ARENA(7192576)
-#define v_l4_h_const CONST(59323136)
-#define v_l4_h ARENA(7593984)
+#define v_l4_h_c_c_scaled CONST(54080256)
+#define v_l4_h_c_c ARENA(8388608)
+#define v_l4_h_const CONST(58274560)
+#define v_l4_h ARENA(8790016)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(59331328)
-#define v_l4_h_0_a_t CONST(63525632)
-#define v_l4_h_0_r ARENA(6389760)
+#define v_l4_h_0_a_c_scaled CONST(58282752)
+#define v_l4_h_0_a_c_parts ARENA(0)
+#define v_l4_h_0_a_t CONST(62477056)
+#define v_l4_h_0_r ARENA(1605632)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(63527680)
+#define v_l4_h_0_b_c_lines CONST(62479104)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(72964864)
-#define v_l4_h_0_t ARENA(6791168)
+#define v_l4_h_0_b_t CONST(71916288)
+#define v_l4_h_0_t ARENA(2007040)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(72966912)
-#define v_l4_h_0_c_t CONST(77161216)
-#define v_l4_h_0 ARENA(6389760)
+#define v_l4_h_0_c_c_scaled CONST(71918336)
+#define v_l4_h_0_c_t CONST(76112640)
+#define v_l4_h_0 ARENA(1605632)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(77169408)
-#define v_l4_h_1_a_t CONST(81363712)
-#define v_l4_h_1_r ARENA(6791168)
+#define v_l4_h_1_a_c_scaled CONST(76120832)
+#define v_l4_h_1_a_c_parts ARENA(0)
+#define v_l4_h_1_a_t CONST(80315136)
+#define v_l4_h_1_r ARENA(2007040)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(81365760)
+#define v_l4_h_1_b_c_lines CONST(80317184)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(90802944)
-#define v_l4_h_1_t ARENA(7192576)
+#define v_l4_h_1_b_t CONST(89754368)
+#define v_l4_h_1_t ARENA(2007040)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(90804992)
-#define v_l4_h_1_c_t CONST(94999296)
-#define v_l4_h_1 ARENA(6791168)
-#define v_f ARENA(0)
-#define v_stem_c_scaled CONST(95007488)
-#define v_l2_h_b_c_part_lines CONST(95045120)
-#define v_l3_d_c_scaled CONST(95634944)
+#define v_l4_h_1_c_c_scaled CONST(89756416)
+#define v_l4_h_1_c_t CONST(93950720)
+#define v_l4_h_1 ARENA(0)
+#define v_f ARENA(401408)
+#define v_stem_c_scaled CONST(93958912)
+#define v_l2_d_c_scaled CONST(93996544)
+#define v_l2_h_r ARENA(3612672)
+#define v_l2_h_b_c_part_lines CONST(94520832)
+#define v_l2_h_2 ARENA(3211264)
+#define v_l3_d_c_scaled CONST(95110656)
+#define v_l3_h_a_c_scaled CONST(97207808)
 #define v_l3_h_b_c_lines CONST(97732096)
 #define v_l4_d_c_scaled CONST(100091392)
 #define v_l4_h_b_c_lines CONST(108480000)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 117917440ull
 #define INIT_BYTES 108359168ull
-#define WORKSPACE_BYTES 6389760
+#define WORKSPACE_BYTES 8388608
 #define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 117917184)
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"l1.h.r", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.r", 0, 1, 256, 128, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.c.c", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l2.h", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l2.h.0.r", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.0", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.1.r", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.2.r", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l2.h.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.r", 0, 1, 512, 256, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.0.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.1.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.2.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.3.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.4.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l4.h.r", 0, 1, 1024, 512, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l4.h.c.c", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.h.0.r", 0, 1, 2048, 512, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l4.h.0", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l4.h.1.r", 0, 1, 2048, 512, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l4.h.1", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-};
-enum {
-    CONV_l1_h_r,
-    CONV_l2_h_r,
-    CONV_l2_h_c_c,
-    CONV_l2_h,
-    CONV_l2_h_0_r,
-    CONV_l2_h_0,
-    CONV_l2_h_1_r,
-    CONV_l2_h_1,
-    CONV_l2_h_2_r,
-    CONV_l2_h_2,
-    CONV_l3_h_r,
-    CONV_l3_h_0_r,
-    CONV_l3_h_1_r,
-    CONV_l3_h_2_r,
-    CONV_l3_h_3_r,
-    CONV_l3_h_4_r,
-    CONV_l4_h_r,
-    CONV_l4_h_c_c,
-    CONV_l4_h_0_r,
-    CONV_l4_h_0,
-    CONV_l4_h_1_r,
-    CONV_l4_h_1,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1274,6 +1210,38 @@ static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
     *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
+// l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
+// l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
+// p0: l1.h.a.c.scaled, p1: p0, p2: l1.h.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_f180865d(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 200704>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
 // l1.h.b.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
 //     1, -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
 static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
@@ -1327,6 +1295,41 @@ static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 6; o1++) {
             y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
+//     l1.h.b.c.filter[i0,i1,i2,r0]
+// p0: l1.h.b.c.filter, p1: l1.h.b.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 2u * 32u;
+    const int i1 = (int)(id / 14u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 4096 + i2 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -1488,11 +1491,43 @@ static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float 
     }
 }
 
+// l2.h.a.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,i2,i3] * l2.h.a.c.scaled[i1,r0]
+// l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
+// p0: l1.h.1, p1: l2.h.a.c.scaled, p2: l2.h.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_d9b22a9e(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 32u, m0 = id / 4u % 98u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 3136 + i3]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i1 * 256 + r0]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<false, true, 2>(0u, 256u, moving<12544, 401408>(a), moving<4, 32768>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+        *reinterpret_cast<float4 *>(&y[i3 * 128 + i1]) = make_float4(relu(acc[i][j] + v0.x),
+            relu(acc[i][j + 1] + v0.y), relu(acc[i][j + 2] + v0.z), relu(acc[i][j + 3] + v0.w));
+    }
+}
+
 // by summation splitting (r0 inside), variable substitution
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_93882a25(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5d3f3780(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1505,16 +1540,16 @@ static __global__ void __launch_bounds__(256, 1) k_product_93882a25(const float 
         return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e / 4u;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
-        const int r0 = (int)(e / 128u);
-        return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p1[i3 * 14336 + i0 * 7168 + i4 * 256 + i1 * 128 + r0 - 7296],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), moving<12544, 25088>(b),
-        next_early, acc);
+    tile.multiply<false, true, 1>(0u, 128u, moving<4608, 73728>(a), moving<4, 0>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1550,6 +1585,111 @@ static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
     const float v1 = p1[i1];
     *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
         relu(acc2 + v1), relu(acc3 + v1));
+}
+
+// l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
+// p0: l2.h.c.c.scaled, p1: l2.h.t
+static __global__ void __launch_bounds__(256, 2) k_product_cd0838e8(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l2.d.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
+//     i3 in 0:28
+// l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.c.c[0,i1,i2,i3] + l2.h.const[i1])
+// p0: l2.d.c.scaled, p1: l1.h.1, p2: l2.h.c.c, p3: l2.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_48076347(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 512 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 28u);
+        const int i2 = (int)(n / 28u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 3136 + i2 * 112 + i3 * 2], n < 784u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 256u, moving<2048, 32768>(a), moving<12544, 50176>(b),
+        next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
+// l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
+// p0: l2.h.0.a.c.scaled, p1: l2.h, p2: l2.h.0.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_82a379c2(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
 }
 
 // by basis change F(4x4,3x3)
@@ -1593,6 +1733,40 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// l2.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.0.b.c.data[i0,i1,r0,i3,i4] *
+//     l2.h.0.b.c.filter[i0,i1,i2,r0]
+// p0: l2.h.0.b.c.filter, p1: l2.h.0.b.c.data
+static __global__ void __launch_bounds__(256, 1) k_product_e67bd7ea(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 2u * 64u;
+    const int i1 = (int)(id / 2u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 6272 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
@@ -1627,6 +1801,108 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
         *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
             + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
+    }
+}
+
+// l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
+// l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
+// p0: l2.h.0.c.c.scaled, p1: l2.h.0.t, p2: l2.h, p3: l2.h.0.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_eddf6fee(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
+// l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
+// p0: l2.h.2.t, p1: l2.h.2.c.c.scaled, p2: l2.h.1, p3: l2.h.2.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_b1850bc7(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 13u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 784 + i3], i3 < 784);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p1[i1 * 128 + r0]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<false, true, 2>(0u, 128u, moving<3136, 50176>(a), moving<4, 32768>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            y[i3 * 512 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
+        }
+    }
+}
+
+// l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
+// l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
+// p0: l3.h.a.c.scaled, p1: l2.h.2, p2: l3.h.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_698f45f3(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 256 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i3 * 512 + r0], i3 < 784);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, true, 1>(0u, 512u, moving<1024, 32768>(a), moving<4, 65536>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -1725,7 +2001,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_c3482639(const float 
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_b9fa02bc(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d81690c6(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1736,15 +2012,15 @@ static __global__ void __launch_bounds__(256, 1) k_product_b9fa02bc(const float 
         return fetch<float4>(&p0[r0 * 1024 + i1]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
+        const unsigned n = n0 + e / 8u;
         const int i3 = (int)(n % 14u);
         const int i2 = (int)(n / 14u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i2 * 28672 + i3 * 1024 + r0], n < 196u);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b),
-        next_early, acc);
+    tile.multiply<false, true, 1>(0u, 512u, moving<4096, 131072>(a), moving<4, 0>(b), next_early,
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1758,6 +2034,56 @@ static __global__ void __launch_bounds__(256, 1) k_product_b9fa02bc(const float 
                 relu(acc[i][j + 3] + v0.w + v1));
         }
     }
+}
+
+// by summation splitting (parts)
+// l3.h.0.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h[0,64*i0+r0,i3,i4] *
+//     l3.h.0.a.c.scaled[i2,64*i0+r0] where i0 in 0:16, r0 in 0:64
+// p0: l3.h.0.a.c.scaled, p1: l3.h
+static __global__ void __launch_bounds__(256, 2) k_product_3cbdfe8d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 1024 + i0 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i0 * 12544 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 262144>(a), moving<784, 6272>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h.0.a.c.parts[r0,0,i1,i2,i3]
+// l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
+// p0: l3.h.0.a.c.parts, p1: l3.h.0.a.t
+static __device__ __forceinline__ void part_reduce_d85c486e(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 196u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 50176 + i1 * 196 + i3];
+    }
+    y[i3] = relu(acc + p1[i1]);
 }
 
 // l3.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
@@ -1775,11 +2101,8 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
 //     l3.h.0.b.c.bt[i0,r0] * l3.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 12544u) return;
+static __device__ __forceinline__ void part_basis_a2003854(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
     const int i2 = (int)(id / 49u);
@@ -1790,8 +2113,7 @@ static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 4; r1++) {
             const int t1 = i4 * 2 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i2 * 196 + t0 * 14 + t1]
-                : 0.f;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1810,6 +2132,21 @@ static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
             y[o0 * 50176 + o1 * 12544 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
         }
     }
+}
+
+// l3.h.0.r by slices in shared memory, then l3.h.0.b.c.data
+// p0: l3.h.0.a.c.parts, p1: l3.h.0.a.t
+static __global__ void __launch_bounds__(224) k_stitch_d0328e51(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous(next_early);
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_d85c486e(p0, p1, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        part_basis_a2003854(own, y, slice * 49u + k);
 }
 
 // by basis change F(2x2,3x3)
@@ -1929,6 +2266,30 @@ static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float 
     }
 }
 
+// l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
+// p0: l4.h.a.c.parts, p1: l4.h.a.t
+static __global__ void __launch_bounds__(64) k_reduce_7ae2423a(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 49u) * 4;
+    const int i1 = (int)(id / 49u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 100352 + i1 * 196 + i3]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
+}
+
 // by summation splitting (parts)
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
@@ -1987,6 +2348,37 @@ static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
+// l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
+// p0: l4.h.c.c.scaled, p1: l4.h.t
+static __global__ void __launch_bounds__(256, 1) k_product_a7f4f324(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 128u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = acc[i][j];
+        }
+    }
+}
+
 // l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
 //     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
@@ -2023,6 +2415,40 @@ static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
             y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
+        }
+    }
+}
+
+// by summation splitting (parts)
+// l4.h.0.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l4.h[0,128*i0+r0,i3,i4] *
+//     l4.h.0.a.c.scaled[i2,128*i0+r0] where i0 in 0:16, r0 in 0:128
+// p0: l4.h.0.a.c.scaled, p1: l4.h
+static __global__ void __launch_bounds__(256, 1) k_product_61369b52(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 2048 + i0 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
         }
     }
 }
@@ -2065,6 +2491,38 @@ static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float 
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 49) {
             y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
+// l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
+// p0: l4.h.0.c.c.scaled, p1: l4.h.0.t, p2: l4.h, p3: l4.h.0.c.t
+static __global__ void __launch_bounds__(256, 1) k_product_53394168(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 128u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
         }
     }
 }
@@ -2400,17 +2858,14 @@ static __global__ void __launch_bounds__(64) k_map_6134634e(const float *__restr
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_821e9dd5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_efcdd0ff(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i1 = (int)(id % 64u) * 4;
-    const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 131072u) return;
+    const int i0 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    y[i1 * 512 + i0] = p0[i0 * 256 + i1] * p1[i0];
 }
 
 // l2.h.a.s[i0] = l2.h.a.scale[i0] * rsqrt(l2.h.a.var[i0] + 1e-05)
@@ -2618,17 +3073,14 @@ static __global__ void __launch_bounds__(256) k_map_aa63a3de(const float *__rest
 
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_1fa4ae2c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_9a1a367a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 131072u) return;
+    const int i0 = (int)(id % 256u);
+    const int i1 = (int)(id / 256u);
+    y[i1 * 256 + i0] = p0[i0 * 512 + i1] * p1[i0];
 }
 
 // l3.h.b.c.lines[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i3,i1,i2]
@@ -2925,8 +3377,6 @@ struct resnet50 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[22];
     cublasHandle_t cublas;
 };
 
@@ -2961,12 +3411,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -2983,185 +3427,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-static int conv_tensor(resnet50 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(resnet50 *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
-// which may be TF32 and has another workspace, where it is listed with FMA too.
-template <class Offer>
-static bool conv_plain(const Offer *p, int n, int i) {
-    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
-    for (int k = 0; k < n; k++)
-        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
-    return true;
-}
-
-// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
-// workspace, and gives the same bits on every run.
-template <class Offer>
-static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
-    (void)s;
-    const bool good = conv_plain(p, n, i);
-    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
-           p[i].determinism == CUDNN_DETERMINISTIC;
-}
-
-// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
-// -1.
-template <class Offer>
-static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
-    for (int i = 0; i < n; i++) {
-        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
-        if (only >= 0 && (int)p[i].algo != only) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
-// does not list the one that it has to be, that which fused calls always have takes its place.
-static bool conv_fall_back(resnet50 *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
-}
-
-static int conv_open(resnet50 *m, conv_call *c, const conv_size *s) {
-    // An algorithm may be listed once for each arithmetic.
-    cudnnConvolutionFwdAlgoPerf_t p[16];
-    // An identity activation is only supported with this algorithm.
-    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
-    int n = 0, r = conv_describe(m, c, s);
-    if (r) return r;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
-    r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0) return r;
-    if (!conv_fall_back(m, c, s)) {
-        r = conv_first(m, c, s, p, n, -1);
-        if (r) return r;
-        c->apart = 1;
-    }
-    m->error[0] = 0;
-    return 0;
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-static cudnnStatus_t conv_fused(resnet50 *m, const conv_call *c, const void *x, const void *w,
-                                const void *bias, const void *z, void *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    return cudnnConvolutionBiasActivationForward(
-        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
-        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
-}
-
-// What a fused call does in calls of its own, for where the library makes none.
-static cudnnStatus_t conv_apart(resnet50 *m, const conv_call *c, const conv_size *s, const void *x,
-                                const void *w, const void *bias, const void *z, void *y,
-                                void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
-    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
-    if (!e)
-        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                    c->workspace, z ? &one : &zero, c->y, y);
-    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
-    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
-    return e;
-}
-
-// From cuDNN 9 on the last digits say why a call is not supported.
-static bool conv_refused(cudnnStatus_t e) {
-#if CUDNN_MAJOR >= 9
-    return (int)e / 1000 * 1000 == (int)CUDNN_STATUS_NOT_SUPPORTED;
-#else
-    return e == CUDNN_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(resnet50 *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    conv_call *c = &m->conv[k];
-    if (s->fused) {
-        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
-        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
-            e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e)) {
-            c->apart = 1;
-            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
-        }
-        CUDNN_CALL(m, s->name, e);
-    } else {
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    }
-    stepped(m, s->name);
-    return 0;
-}
 
 // `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
 // transposed. The library is column-major and computes the transposed product. s*: strides between
@@ -3190,22 +3455,11 @@ static int gemm_run(resnet50 *h, const gemm_size *g, const float *a, const float
     return 0;
 }
 
-static const gemm_size gemm_l1_h_b_c_product = {"l1.h.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
-    196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_h_0_b_c_product = {"l1.h.0.b.c.product", 0, 0, 36, 64, 196, 64, 64,
-    196, 196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l1_h_1_b_c_product = {"l1.h.1.b.c.product", 0, 0, 36, 64, 196, 64, 64,
-    196, 196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l2_h_0_b_c_product = {"l2.h.0.b.c.product", 0, 0, 36, 128, 49, 128, 128,
-    49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l2_h_1_b_c_product = {"l2.h.1.b.c.product", 0, 0, 36, 128, 49, 128, 128,
-    49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l2_h_2_b_c_product = {"l2.h.2.b.c.product", 0, 0, 36, 128, 49, 128, 128,
-    49, 49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l4_h_a_c_parts = {"l4.h.a.c.parts", 0, 0, 8, 512, 196, 128, 1024, 196,
+    196, 128, 25088, 100352, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
 #if CUDART_VERSION >= 11000
     // Setting the stream takes the workspace away, so it is given again.
@@ -3324,7 +3578,8 @@ static int prepare_weights_from_l1_h_1_b_c_scaled(resnet50 *m, cudaStream_t stre
         v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_c_t));
     CALL(launch(m, ALONE, k_map_6134634e, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
         v_l2_d_s));
-    CALL(launch(m, ALONE, k_map_821e9dd5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
+    // l2.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_efcdd0ff, "l2.d.c.scaled", 512, 256, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
     CALL(launch(m, ALONE, k_map_88c2ced4, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
@@ -3416,7 +3671,8 @@ static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stre
         v_l3_d_c_scaled));
     CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ALONE, k_map_1fa4ae2c, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
+    // l3.h.a.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_9a1a367a, "l3.h.a.c.scaled", 512, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_scaled));
     CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
@@ -3655,10 +3911,6 @@ static int check_device(resnet50 *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
@@ -3945,26 +4197,7 @@ static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(resnet50 *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 22; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
@@ -4019,82 +4252,65 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     (void)out;
     CALL(launch(m, FIRST, k_product_51287ae4, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, LAST, k_reduce_771927ed, "p0", 392, 128, stream, v_r0, v_p0_joined));
-    // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
-    // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
-    CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_2e916ba5, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
+    CALL(launch(m, MIDDLE, k_reduce_771927ed, "p0", 392, 128, stream, v_r0, v_p0_joined));
+    CALL(launch(m, MIDDLE, k_product_f180865d, "l1.h.r", 98, 256, stream, v_l1_h_a_c_scaled,
+        v_p0_joined, v_l1_h_a_t, v_l1_h_r));
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
-    // by basis change F(4x4,3x3)
-    // l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
-    //     l1.h.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
-        v_l1_h_b_c_product));
-    CALL(launch(m, ALONE, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.b.c.product", 504, 256, stream,
+        v_l1_h_b_c_filter, v_l1_h_b_c_data, v_l1_h_b_c_product));
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
     CALL(launch(m, ALONE, k_product_18887706, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
     CALL(launch(m, FIRST, k_product_18efe1da, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
-    // as l1.h.b.c.product
-    CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
-        v_l1_h_0_b_c_product));
-    CALL(launch(m, ALONE, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.0.b.c.product", 504, 256, stream,
+        v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data, v_l1_h_0_b_c_product));
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
     CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
         v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
     CALL(launch(m, FIRST, k_product_18efe1da, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
-    // as l1.h.b.c.product
-    CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
-        v_l1_h_1_b_c_product));
-    CALL(launch(m, ALONE, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.1.b.c.product", 504, 256, stream,
+        v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data, v_l1_h_1_b_c_product));
+    CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
     CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
         v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
-        v_workspace));
-    CALL(launch(m, FIRST, k_product_93882a25, "l2.h.b.c.part", 126, 256, stream,
+    // l2.h.r stored as [i0,i2,i3,i1]
+    CALL(launch(m, ALONE, k_product_d9b22a9e, "l2.h.r", 392, 256, stream, v_l1_h_1,
+        v_l2_h_a_c_scaled, v_l2_h_a_t, v_l2_h_r));
+    CALL(launch(m, FIRST, k_product_5d3f3780, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, LAST, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
-    // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
-    CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
-        v_workspace));
-    // l2.d.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
-    //     i3 in 0:28
-    // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.c.c[0,i1,i2,i3] + l2.h.const[i1])
-    CALL(conv_run(m, CONV_l2_h, v_l1_h_1, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_c_c, v_l2_h,
-        v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_a_t, NULL, v_l2_h_0_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
+    CALL(launch(m, ALONE, k_product_cd0838e8, "l2.h.c.c", 104, 256, stream, v_l2_h_c_c_scaled,
+        v_l2_h_t, v_l2_h_c_c));
+    CALL(launch(m, ALONE, k_product_48076347, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
+        v_l2_h_c_c, v_l2_h_const, v_l2_h));
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
+        v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r));
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
-    // as l1.h.b.c.product
-    CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
-        v_l2_h_0_b_c_product));
-    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.0.b.c.product", 72, 256, stream,
+        v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data, v_l2_h_0_b_c_product));
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
-    // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
-    CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_c_t, v_l2_h, v_l2_h_0,
-        v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_a_t, NULL, v_l2_h_1_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
+        v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
+        v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r));
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
-    // as l1.h.b.c.product
-    CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
-        v_l2_h_1_b_c_product));
-    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.1.b.c.product", 72, 256, stream,
+        v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data, v_l2_h_1_b_c_product));
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
     return 0;
 }
@@ -4103,127 +4319,120 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    // as l2.h.0
-    CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
-        v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_a_t, NULL, v_l2_h_2_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
+    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
+        v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
+    CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
+        v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r));
+    CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
-    // as l1.h.b.c.product
-    CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
-        v_l2_h_2_b_c_product));
-    CALL(launch(m, ALONE, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.2.b.c.product", 72, 256, stream,
+        v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data, v_l2_h_2_b_c_product));
+    CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
-    // as l2.h.0
-    CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
-        v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
-        v_workspace));
+    // l2.h.2 stored as [i0,i2,i3,i1]
+    CALL(launch(m, ALONE, k_product_b1850bc7, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
+        v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
+    CALL(launch(m, ALONE, k_product_698f45f3, "l3.h.r", 104, 256, stream, v_l3_h_a_c_scaled,
+        v_l2_h_2, v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, FIRST, k_product_0c034654, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines,
         v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
     CALL(launch(m, ALONE, k_product_c3482639, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, ALONE, k_product_b9fa02bc, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, ALONE, k_product_d81690c6, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c, v_l3_h_const, v_l3_h));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_828d9e8c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
-        v_l3_h_0_b_c_data));
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.0.a.c.parts", 128, 256, stream,
+        v_l3_h_0_a_c_scaled, v_l3_h, v_l3_h_0_a_c_parts));
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.0.b.c.data", 256, 224, stream, v_l3_h_0_a_c_parts,
+        v_l3_h_0_a_t, v_l3_h_0_b_c_data));
     CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.0.b.c.product", 128, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
     CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_828d9e8c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
-        v_l3_h_1_b_c_data));
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.1.a.c.parts", 128, 256, stream,
+        v_l3_h_1_a_c_scaled, v_l3_h_0, v_l3_h_1_a_c_parts));
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.1.b.c.data", 256, 224, stream, v_l3_h_1_a_c_parts,
+        v_l3_h_1_a_t, v_l3_h_1_b_c_data));
     CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.1.b.c.product", 128, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
     CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_828d9e8c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
-        v_l3_h_2_b_c_data));
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.2.a.c.parts", 128, 256, stream,
+        v_l3_h_2_a_c_scaled, v_l3_h_1, v_l3_h_2_a_c_parts));
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.2.b.c.data", 256, 224, stream, v_l3_h_2_a_c_parts,
+        v_l3_h_2_a_t, v_l3_h_2_b_c_data));
     CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.2.b.c.product", 128, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
     CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
-        v_workspace));
-    CALL(launch(m, ALONE, k_basis_828d9e8c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
-        v_l3_h_3_b_c_data));
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.3.a.c.parts", 128, 256, stream,
+        v_l3_h_3_a_c_scaled, v_l3_h_2, v_l3_h_3_a_c_parts));
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.3.b.c.data", 256, 224, stream, v_l3_h_3_a_c_parts,
+        v_l3_h_3_a_t, v_l3_h_3_b_c_data));
     CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.3.b.c.product", 128, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
     CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
-        v_workspace));
+    CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.4.a.c.parts", 128, 256, stream,
+        v_l3_h_4_a_c_scaled, v_l3_h_3, v_l3_h_4_a_c_parts));
     return 0;
 }
 
 static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_basis_828d9e8c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
-        v_l3_h_4_b_c_data));
+    CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.4.b.c.data", 256, 224, stream, v_l3_h_4_a_c_parts,
+        v_l3_h_4_a_t, v_l3_h_4_b_c_data));
     CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.4.b.c.product", 128, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
     CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
         v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
-        v_workspace));
+    // by summation splitting (parts)
+    // l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,128*i0+r0,i3,i4] *
+    //     l4.h.a.c.scaled[i2,128*i0+r0] where i0 in 0:8, r0 in 0:128
+    CALL(gemm_run(m, &gemm_l4_h_a_c_parts, v_l4_h_a_c_scaled, v_l3_h_4, v_l4_h_a_c_parts));
+    CALL(launch(m, ALONE, k_reduce_7ae2423a, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
+        v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, FIRST, k_product_cf3bfe66, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
         v_l4_h_t));
-    // as l2.h.c.c
-    CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
-        v_workspace));
+    CALL(launch(m, ALONE, k_product_a7f4f324, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
+        v_l4_h_t, v_l4_h_c_c));
     CALL(launch(m, ALONE, k_product_96e0db35, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
-        v_workspace));
+    CALL(launch(m, FIRST, k_product_61369b52, "l4.h.0.a.c.parts", 128, 256, stream,
+        v_l4_h_0_a_c_scaled, v_l4_h, v_l4_h_0_a_c_parts));
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
+        v_l4_h_0_a_t, v_l4_h_0_r));
     CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    // as l2.h.0
-    CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
-        v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
-        v_workspace));
+    CALL(launch(m, ALONE, k_product_53394168, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
+        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0));
+    CALL(launch(m, FIRST, k_product_61369b52, "l4.h.1.a.c.parts", 128, 256, stream,
+        v_l4_h_1_a_c_scaled, v_l4_h_0, v_l4_h_1_a_c_parts));
+    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
+        v_l4_h_1_a_t, v_l4_h_1_r));
     CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    // as l2.h.0
-    CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
-        v_workspace));
-    CALL(launch(m, FIRST, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
+    CALL(launch(m, FIRST, k_product_53394168, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
+        v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1));
+    CALL(launch(m, MIDDLE, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, LAST, k_reduce_b24be565, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
@@ -4331,8 +4540,6 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 22; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -4623,6 +4830,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917440ull, 240895232ull, 0x2cd14148af618012ull};
+    117917440ull, 238679296ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

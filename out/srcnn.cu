@@ -7,28 +7,27 @@
 // inputs    x: f32[1,1,224,224]
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
-// memory    arena 86 MB (workspace 64 kB of it), constants 1176 kB, peak in create 87 MB
-// plan      7 steps, 116.4 us estimated; 182.3 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
+// memory    arena 86 MB (workspace 0 B of it), constants 1176 kB, peak in create 87 MB
+// plan      7 steps, 120.1 us estimated; 184.9 us without derivation
+// libraries none
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    16.8 us est. r1                       k_product_98005d77
+//    18.1 us est. r1                       k_product_98005d77
 //    11.7 us est. c2.sum.data              k_basis_663a6f13
-//    48.5 us est. c2.sum.product           cuBLAS sgemm 128 x 3249 x 64, batch 36
+//    50.1 us est. c2.sum.product           k_product_0b2dacda
 //    23.1 us est. c2.sum.part              k_basis_f7dd27e9
 //     8.9 us est. r2                       k_reduce_0950bfa3
-//     4.9 us est. y.sum.part               cuBLAS sgemm 25 x 50176 x 32
-//     2.4 us est. y                        k_reduce_6117d201
+//     5.3 us est. y.sum.part               k_reduce_de81fb4f
+//     2.8 us est. y                        k_reduce_08c8f2e8
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define SRCNN_ARENA_BYTES 89893888ull
+#define SRCNN_ARENA_BYTES 89828352ull
 #define SRCNN_WEIGHT_BYTES 229888ull
 
 #ifdef __cplusplus
@@ -101,21 +100,18 @@ const srcnn_info *srcnn_describe(void);
 #define v_b1 CONST(20736)
 #define v_k2 INIT(0)
 #define v_b2 CONST(20992)
-#define v_k3 INIT(204800)
-#define v_b3 CONST(21248)
+#define v_k3 CONST(21248)
+#define v_b3 CONST(24576)
 #define v_r1 ARENA(0)
 #define v_c2_sum_data ARENA(59885568)
-#define v_c2_sum_blocks INIT(208128)
-#define v_c2_sum_filter CONST(21504)
+#define v_c2_sum_blocks INIT(204800)
+#define v_c2_sum_filter CONST(24832)
 #define v_c2_sum_product ARENA(0)
 #define v_c2_sum_part ARENA(59885568)
 #define v_r2 ARENA(0)
-#define v_y_sum_part_filter CONST(1201152)
 #define v_y_sum_part ARENA(6422528)
 #define CONST_BYTES 1204480ull
-#define INIT_BYTES 503040ull
-#define WORKSPACE_BYTES 65536
-#define WORKSPACE_AT {89828352}
+#define INIT_BYTES 499712ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -168,6 +164,21 @@ struct spaced_load {
 };
 template <unsigned APART, typename L>
 static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
@@ -238,6 +249,29 @@ struct load_places {
     }
     // To the step from term k0 on.
     __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
 };
 
 // Makes a number known before a loop, where the compiler would make it anew in every turn.
@@ -551,6 +585,41 @@ static __global__ void __launch_bounds__(256) k_basis_663a6f13(const float *p0,
     }
 }
 
+// by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
+//     F(4x4,3x3)
+// c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
+//     c2.sum.filter[i0,i1,i2,i3,i4,r0]
+// p0: c2.sum.filter, p1: c2.sum.data
+static __global__ void __launch_bounds__(256, 1) k_product_0b2dacda(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 26u * 128u, m0 = id / 26u % 2u * 64u;
+    const int i1 = (int)(id / 52u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i4 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 8192 + i4 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i6 = (int)(n0 + e % 128u);
+        const int r0 = (int)(e / 128u);
+        return fetch<float>(&p1[i1 * 207936 + r0 * 3249 + i6], i6 < 3249);
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12996, 25992>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 1) {
+        const int i = e / 8, j = e % 8;
+        const int i4 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        if (i6 < 3249) {
+            y[i1 * 415872 + i4 * 3249 + i6] = acc[i][j];
+        }
+    }
+}
+
 // c2.sum.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1, 1,
 //     -8, 1]]
 static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
@@ -640,31 +709,69 @@ static __global__ void __launch_bounds__(256) k_reduce_0950bfa3(const float *p0,
         relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
+// by summation splitting (r1,r2 inside), variable substitution
+// y.sum.part[i0,i1,i2] = sum(r0,r1) r2[0,i0,i1+r0-2,i2+r1-2] * k3[0,i0,r0,r1] where i1 in 0:224,
+//     i2 in 0:224, pad r2 0
+// p0: r2, p1: k3
+static __global__ void __launch_bounds__(256) k_reduce_de81fb4f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 100352u) return;
+    const int i2 = (int)(id % 56u) * 4;
+    const int strip = (int)(id / 56u % 56u);
+    const int i0 = (int)(id / 3136u);
+    float x[8][12];
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int t0 = strip * 4 + j - 2;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i2 + k - 4;
+            const float4 v = (unsigned)t0 < 224u && (unsigned)t1 < 224u
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 50176 + t0 * 224 + t1])
+                : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+#pragma unroll
+    for (int o = 0; o < 4; o++) {
+        const int i1 = strip * 4 + o;
+        float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+        for (int r0 = 0; r0 < 5; r0++) {
+#pragma unroll
+            for (int r1 = 0; r1 < 5; r1++) {
+                const float v0 = p1[i0 * 25 + r0 * 5 + r1];
+                acc0 += x[o + r0][r1 + 2] * v0;
+                acc1 += x[o + r0][r1 + 3] * v0;
+                acc2 += x[o + r0][r1 + 4] * v0;
+                acc3 += x[o + r0][r1 + 5] * v0;
+            }
+        }
+        reinterpret_cast<float4 *>(y)[i0 * 12544 + i1 * 56 + i2 / 4] = make_float4(acc0, acc1, acc2,
+            acc3);
+    }
+}
+
 // by summation splitting
-// y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224,
-//     pad y.sum.part 0
+// y.sum[0,0,i2,i3] = sum(r0) y.sum.part[r0,i2,i3]
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b3[0]
 // p0: y.sum.part, p1: b3
-static __global__ void __launch_bounds__(128) k_reduce_6117d201(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_08c8f2e8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous(next_early);
     if (id >= 50176u) return;
-    const int i3 = (int)(id % 224u);
-    const int i2 = (int)(id / 224u);
+    const int i3 = (int)id;
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[r0 * 250880
-                + r1 * 50176 + t0 * 224 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 32; r0++) {
+        acc += p0[r0 * 50176 + i3];
     }
-    y[i2 * 224 + i3] = acc + p1[0];
+    y[i3] = acc + p1[0];
 }
 
 // Those that only create launches.
@@ -739,25 +846,6 @@ static __global__ void __launch_bounds__(64) k_basis_bcdaacc9(const float *__res
     }
 }
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
-    float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct srcnn {
     int ready;  // create went through
@@ -774,7 +862,6 @@ struct srcnn {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -806,69 +893,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_c2_sum_product = {"c2.sum.product", 0, 0, 36, 128, 3249, 64, 64, 3249,
-    3249, 8192, 207936, 415872, 1.f};
-static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
-    0, 0, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -906,9 +930,6 @@ static int prepare_weights(srcnn *m, cudaStream_t stream) {
         v_c2_sum_blocks));
     CALL(launch(m, ALONE, k_basis_bcdaacc9, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
         v_c2_sum_filter));
-    // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_6b411249, "y.sum.part.filter", 4, 256, stream, relay{2, 0, {32,
-        25}, {25, 1}, {1, 32}}, v_k3, v_y_sum_part_filter));
     return 0;
 }
 
@@ -974,7 +995,7 @@ static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(srcnn *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -1025,19 +1046,15 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_product_98005d77, "r1", 262, 256, stream, v_k1, v_x, v_b1, v_r1));
-    CALL(launch(m, LAST, k_basis_663a6f13, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
-    // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
-    //     F(4x4,3x3)
-    // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
-    //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
-    CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    CALL(launch(m, FIRST, k_basis_f7dd27e9, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
+    CALL(launch(m, MIDDLE, k_basis_663a6f13, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
+    CALL(launch(m, MIDDLE, k_product_0b2dacda, "c2.sum.product", 1872, 256, stream, v_c2_sum_filter,
+        v_c2_sum_data, v_c2_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_f7dd27e9, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
-    CALL(launch(m, LAST, k_reduce_0950bfa3, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
-    // by summation splitting (r0 inside), variable substitution
-    // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));
-    CALL(launch(m, ALONE, k_reduce_6117d201, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
+    CALL(launch(m, MIDDLE, k_reduce_0950bfa3, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
+    CALL(launch(m, MIDDLE, k_reduce_de81fb4f, "y.sum.part", 392, 256, stream, v_r2, v_k3,
+        v_y_sum_part));
+    CALL(launch(m, LAST, k_reduce_08c8f2e8, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
     return 0;
 }
 
@@ -1062,7 +1079,6 @@ static int run_on(srcnn *m, const void *const *in, void *const *out, cudaStream_
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1137,7 +1153,6 @@ int srcnn_capture(srcnn *m, const void *const *in, void *const *out) {
 void srcnn_destroy(srcnn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1166,6 +1181,6 @@ static const srcnn_tensor info_weights[] = {
 static const srcnn_info info = {
     "srcnn", 1, 1, 6, info_inputs, info_outputs, info_weights,
     SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES,
-    1204480ull, 91601408ull, 0x0f4ba455d1b33b4eull};
+    1204480ull, 91532544ull, 0x0f4ba455d1b33b4eull};
 
 const srcnn_info *srcnn_describe(void) { return &info; }

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define SRCNN_ARENA_BYTES 89893888ull
+#define SRCNN_ARENA_BYTES 89828352ull
 #define SRCNN_WEIGHT_BYTES 229888ull
 
 #ifdef __cplusplus

@@ -7,86 +7,97 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 560 MB
-// plan      64 steps, 1254.4 us estimated; 1415.2 us without derivation
-// libraries cuBLAS (596 MB) 22 steps, without it up to 0.0 us more
-// by        summation splitting 1, norm taken into the product 24, online softmax 12, what nothing
-//     reads left out 4
-//     8.3 us est. patches.sum.parts        k_product_c94377e6
+// memory    arena 9999 kB (workspace 2016 kB of it), constants 331 MB, peak in create 532 MB
+// plan      76 steps, 1290.3 us estimated; 1462.7 us without derivation
+// libraries none
+// by        summation splitting 12, norm taken into the product 23, online softmax 12, what
+//     nothing reads left out 5
+//     9.6 us est. patches.sum.parts        k_product_c94377e6
 //     4.5 us est. h                        k_stitch_24f0828b
-//    24.2 us est. a.0.t.split              k_product_7f3114ac
+//    25.5 us est. a.0.t.split              k_product_7f3114ac
 //     8.7 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.0                      k_product_dab04def
-//    33.0 us est. h.0                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.1.t.split              k_product_7f3114ac
+//    11.8 us est. r.0                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.0                      k_product_dab04def
+//    30.4 us est. b.0.p.parts              k_product_17a03f70
+//     2.3 us est. h.0                      k_reduce_ad8684ab
+//    25.5 us est. a.1.t.split              k_product_7f3114ac
 //     8.7 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.1                      k_product_dab04def
-//    33.0 us est. h.1                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.2.t.split              k_product_7f3114ac
+//    11.8 us est. r.1                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.1                      k_product_dab04def
+//    30.4 us est. b.1.p.parts              k_product_17a03f70
+//     2.3 us est. h.1                      k_reduce_ad8684ab
+//    25.5 us est. a.2.t.split              k_product_7f3114ac
 //     8.7 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.2                      k_product_dab04def
-//    33.0 us est. h.2                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.3.t.split              k_product_7f3114ac
+//    11.8 us est. r.2                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.2                      k_product_dab04def
+//    30.4 us est. b.2.p.parts              k_product_17a03f70
+//     2.3 us est. h.2                      k_reduce_ad8684ab
+//    25.5 us est. a.3.t.split              k_product_7f3114ac
 //     8.7 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.3                      k_product_dab04def
-//    33.0 us est. h.3                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.4.t.split              k_product_7f3114ac
+//    11.8 us est. r.3                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.3                      k_product_dab04def
+//    30.4 us est. b.3.p.parts              k_product_17a03f70
+//     2.3 us est. h.3                      k_reduce_ad8684ab
+//    25.5 us est. a.4.t.split              k_product_7f3114ac
 //     8.7 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.4                      k_product_dab04def
-//    33.0 us est. h.4                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.5.t.split              k_product_7f3114ac
+//    11.8 us est. r.4                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.4                      k_product_dab04def
+//    30.4 us est. b.4.p.parts              k_product_17a03f70
+//     2.3 us est. h.4                      k_reduce_ad8684ab
+//    25.5 us est. a.5.t.split              k_product_7f3114ac
 //     8.7 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.5                      k_product_dab04def
-//    33.0 us est. h.5                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.6.t.split              k_product_7f3114ac
+//    11.8 us est. r.5                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.5                      k_product_dab04def
+//    30.4 us est. b.5.p.parts              k_product_17a03f70
+//     2.3 us est. h.5                      k_reduce_ad8684ab
+//    25.5 us est. a.6.t.split              k_product_7f3114ac
 //     8.7 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.6                      k_product_dab04def
-//    33.0 us est. h.6                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.7.t.split              k_product_7f3114ac
+//    11.8 us est. r.6                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.6                      k_product_dab04def
+//    30.4 us est. b.6.p.parts              k_product_17a03f70
+//     2.3 us est. h.6                      k_reduce_ad8684ab
+//    25.5 us est. a.7.t.split              k_product_7f3114ac
 //     8.7 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.7                      k_product_dab04def
-//    33.0 us est. h.7                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.8.t.split              k_product_7f3114ac
+//    11.8 us est. r.7                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.7                      k_product_dab04def
+//    30.4 us est. b.7.p.parts              k_product_17a03f70
+//     2.3 us est. h.7                      k_reduce_ad8684ab
+//    25.5 us est. a.8.t.split              k_product_7f3114ac
 //     8.7 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.8                      k_product_dab04def
-//    33.0 us est. h.8                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.9.t.split              k_product_7f3114ac
+//    11.8 us est. r.8                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.8                      k_product_dab04def
+//    30.4 us est. b.8.p.parts              k_product_17a03f70
+//     2.3 us est. h.8                      k_reduce_ad8684ab
+//    25.5 us est. a.9.t.split              k_product_7f3114ac
 //     8.7 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9                      cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.9                      k_product_dab04def
-//    33.0 us est. h.9                      cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.10.t.split             k_product_7f3114ac
+//    11.8 us est. r.9                      k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.9                      k_product_dab04def
+//    30.4 us est. b.9.p.parts              k_product_17a03f70
+//     2.3 us est. h.9                      k_reduce_ad8684ab
+//    25.5 us est. a.10.t.split             k_product_7f3114ac
 //     8.7 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10                     cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.10                     k_product_dab04def
-//    33.0 us est. h.10                     cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.11.t.split             k_product_7f3114ac
+//    11.8 us est. r.10                     k_product_a6dd6f7f, in 3 parts
+//    33.4 us est. g.10                     k_product_dab04def
+//    30.4 us est. b.10.p.parts             k_product_17a03f70
+//     2.3 us est. h.10                     k_reduce_ad8684ab
+//    25.5 us est. a.11.t.split             k_product_7f3114ac
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
 //     2.0 us est. m.11.needed              k_row_0a21ba44
 //     3.5 us est. g.11.needed              k_reduce_5a9269fb
 //     3.5 us est. h.11.needed              k_reduce_893ba532
-//     3.7 us est. y                        k_product_673c50a9, in 6 parts
+//     2.0 us est. z.rows                   k_row_0a21ba44
+//     2.0 us est. y                        k_reduce_c79cc39e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublasLt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 37185536ull
+#define VIT_B_ARENA_BYTES 10238976ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -159,392 +170,304 @@ const vit_b_info *vit_b_describe(void);
 #define v_b CONST(2359296)
 #define v_token CONST(2362368)
 #define v_place CONST(2365440)
-#define v_fc INIT(0)
-#define v_bias CONST(2970624)
-#define v_n_0_scale INIT(3072000)
-#define v_n_0_bias INIT(3075072)
-#define v_a_0_qkv_w INIT(3078144)
-#define v_a_0_qkv_b CONST(2974720)
-#define v_a_0_w CONST(2983936)
-#define v_a_0_b CONST(5343232)
-#define v_m_0_scale INIT(10156032)
-#define v_m_0_bias INIT(10159104)
-#define v_f_0_w INIT(10162176)
-#define v_f_0_b CONST(5346304)
-#define v_b_0_w CONST(5358592)
-#define v_b_0_b CONST(14795776)
-#define v_n_1_scale INIT(19599360)
-#define v_n_1_bias INIT(19602432)
-#define v_a_1_qkv_w INIT(19605504)
-#define v_a_1_qkv_b CONST(14798848)
-#define v_a_1_w CONST(14808064)
-#define v_a_1_b CONST(17167360)
-#define v_m_1_scale INIT(26683392)
-#define v_m_1_bias INIT(26686464)
-#define v_f_1_w INIT(26689536)
-#define v_f_1_b CONST(17170432)
-#define v_b_1_w CONST(17182720)
-#define v_b_1_b CONST(26619904)
-#define v_n_2_scale INIT(36126720)
-#define v_n_2_bias INIT(36129792)
-#define v_a_2_qkv_w INIT(36132864)
-#define v_a_2_qkv_b CONST(26622976)
-#define v_a_2_w CONST(26632192)
-#define v_a_2_b CONST(28991488)
-#define v_m_2_scale INIT(43210752)
-#define v_m_2_bias INIT(43213824)
-#define v_f_2_w INIT(43216896)
-#define v_f_2_b CONST(28994560)
-#define v_b_2_w CONST(29006848)
-#define v_b_2_b CONST(38444032)
-#define v_n_3_scale INIT(52654080)
-#define v_n_3_bias INIT(52657152)
-#define v_a_3_qkv_w INIT(52660224)
-#define v_a_3_qkv_b CONST(38447104)
-#define v_a_3_w CONST(38456320)
-#define v_a_3_b CONST(40815616)
-#define v_m_3_scale INIT(59738112)
-#define v_m_3_bias INIT(59741184)
-#define v_f_3_w INIT(59744256)
-#define v_f_3_b CONST(40818688)
-#define v_b_3_w CONST(40830976)
-#define v_b_3_b CONST(50268160)
-#define v_n_4_scale INIT(69181440)
-#define v_n_4_bias INIT(69184512)
-#define v_a_4_qkv_w INIT(69187584)
-#define v_a_4_qkv_b CONST(50271232)
-#define v_a_4_w CONST(50280448)
-#define v_a_4_b CONST(52639744)
-#define v_m_4_scale INIT(76265472)
-#define v_m_4_bias INIT(76268544)
-#define v_f_4_w INIT(76271616)
-#define v_f_4_b CONST(52642816)
-#define v_b_4_w CONST(52655104)
-#define v_b_4_b CONST(62092288)
-#define v_n_5_scale INIT(85708800)
-#define v_n_5_bias INIT(85711872)
-#define v_a_5_qkv_w INIT(85714944)
-#define v_a_5_qkv_b CONST(62095360)
-#define v_a_5_w CONST(62104576)
-#define v_a_5_b CONST(64463872)
-#define v_m_5_scale INIT(92792832)
-#define v_m_5_bias INIT(92795904)
-#define v_f_5_w INIT(92798976)
-#define v_f_5_b CONST(64466944)
-#define v_b_5_w CONST(64479232)
-#define v_b_5_b CONST(73916416)
-#define v_n_6_scale INIT(102236160)
-#define v_n_6_bias INIT(102239232)
-#define v_a_6_qkv_w INIT(102242304)
-#define v_a_6_qkv_b CONST(73919488)
-#define v_a_6_w CONST(73928704)
-#define v_a_6_b CONST(76288000)
-#define v_m_6_scale INIT(109320192)
-#define v_m_6_bias INIT(109323264)
-#define v_f_6_w INIT(109326336)
-#define v_f_6_b CONST(76291072)
-#define v_b_6_w CONST(76303360)
-#define v_b_6_b CONST(85740544)
-#define v_n_7_scale INIT(118763520)
-#define v_n_7_bias INIT(118766592)
-#define v_a_7_qkv_w INIT(118769664)
-#define v_a_7_qkv_b CONST(85743616)
-#define v_a_7_w CONST(85752832)
-#define v_a_7_b CONST(88112128)
-#define v_m_7_scale INIT(125847552)
-#define v_m_7_bias INIT(125850624)
-#define v_f_7_w INIT(125853696)
-#define v_f_7_b CONST(88115200)
-#define v_b_7_w CONST(88127488)
-#define v_b_7_b CONST(97564672)
-#define v_n_8_scale INIT(135290880)
-#define v_n_8_bias INIT(135293952)
-#define v_a_8_qkv_w INIT(135297024)
-#define v_a_8_qkv_b CONST(97567744)
-#define v_a_8_w CONST(97576960)
-#define v_a_8_b CONST(99936256)
-#define v_m_8_scale INIT(142374912)
-#define v_m_8_bias INIT(142377984)
-#define v_f_8_w INIT(142381056)
-#define v_f_8_b CONST(99939328)
-#define v_b_8_w CONST(99951616)
-#define v_b_8_b CONST(109388800)
-#define v_n_9_scale INIT(151818240)
-#define v_n_9_bias INIT(151821312)
-#define v_a_9_qkv_w INIT(151824384)
-#define v_a_9_qkv_b CONST(109391872)
-#define v_a_9_w CONST(109401088)
-#define v_a_9_b CONST(111760384)
-#define v_m_9_scale INIT(158902272)
-#define v_m_9_bias INIT(158905344)
-#define v_f_9_w INIT(158908416)
-#define v_f_9_b CONST(111763456)
-#define v_b_9_w CONST(111775744)
-#define v_b_9_b CONST(121212928)
-#define v_n_10_scale INIT(168345600)
-#define v_n_10_bias INIT(168348672)
-#define v_a_10_qkv_w INIT(168351744)
-#define v_a_10_qkv_b CONST(121216000)
-#define v_a_10_w CONST(121225216)
-#define v_a_10_b CONST(123584512)
-#define v_m_10_scale INIT(175429632)
-#define v_m_10_bias INIT(175432704)
-#define v_f_10_w INIT(175435776)
-#define v_f_10_b CONST(123587584)
-#define v_b_10_w CONST(123599872)
-#define v_b_10_b CONST(133037056)
-#define v_n_11_scale INIT(184872960)
-#define v_n_11_bias INIT(184876032)
-#define v_a_11_qkv_w INIT(184879104)
-#define v_a_11_qkv_b CONST(133040128)
-#define v_a_11_w INIT(191956992)
-#define v_a_11_b CONST(133049344)
-#define v_m_11_scale CONST(133052416)
-#define v_m_11_bias CONST(133055488)
-#define v_f_11_w CONST(133058560)
-#define v_f_11_b CONST(142495744)
-#define v_b_11_w INIT(194316288)
-#define v_b_11_b CONST(142508032)
-#define v_n_scale INIT(203753472)
-#define v_n_bias INIT(203756544)
+#define v_fc CONST(2970624)
+#define v_bias CONST(6042624)
+#define v_n_0_scale INIT(0)
+#define v_n_0_bias INIT(3072)
+#define v_a_0_qkv_w INIT(6144)
+#define v_a_0_qkv_b CONST(6046720)
+#define v_a_0_w CONST(6055936)
+#define v_a_0_b CONST(8415232)
+#define v_m_0_scale INIT(7084032)
+#define v_m_0_bias INIT(7087104)
+#define v_f_0_w INIT(7090176)
+#define v_f_0_b CONST(8418304)
+#define v_b_0_w CONST(8430592)
+#define v_b_0_b CONST(17867776)
+#define v_n_1_scale INIT(16527360)
+#define v_n_1_bias INIT(16530432)
+#define v_a_1_qkv_w INIT(16533504)
+#define v_a_1_qkv_b CONST(17870848)
+#define v_a_1_w CONST(17880064)
+#define v_a_1_b CONST(20239360)
+#define v_m_1_scale INIT(23611392)
+#define v_m_1_bias INIT(23614464)
+#define v_f_1_w INIT(23617536)
+#define v_f_1_b CONST(20242432)
+#define v_b_1_w CONST(20254720)
+#define v_b_1_b CONST(29691904)
+#define v_n_2_scale INIT(33054720)
+#define v_n_2_bias INIT(33057792)
+#define v_a_2_qkv_w INIT(33060864)
+#define v_a_2_qkv_b CONST(29694976)
+#define v_a_2_w CONST(29704192)
+#define v_a_2_b CONST(32063488)
+#define v_m_2_scale INIT(40138752)
+#define v_m_2_bias INIT(40141824)
+#define v_f_2_w INIT(40144896)
+#define v_f_2_b CONST(32066560)
+#define v_b_2_w CONST(32078848)
+#define v_b_2_b CONST(41516032)
+#define v_n_3_scale INIT(49582080)
+#define v_n_3_bias INIT(49585152)
+#define v_a_3_qkv_w INIT(49588224)
+#define v_a_3_qkv_b CONST(41519104)
+#define v_a_3_w CONST(41528320)
+#define v_a_3_b CONST(43887616)
+#define v_m_3_scale INIT(56666112)
+#define v_m_3_bias INIT(56669184)
+#define v_f_3_w INIT(56672256)
+#define v_f_3_b CONST(43890688)
+#define v_b_3_w CONST(43902976)
+#define v_b_3_b CONST(53340160)
+#define v_n_4_scale INIT(66109440)
+#define v_n_4_bias INIT(66112512)
+#define v_a_4_qkv_w INIT(66115584)
+#define v_a_4_qkv_b CONST(53343232)
+#define v_a_4_w CONST(53352448)
+#define v_a_4_b CONST(55711744)
+#define v_m_4_scale INIT(73193472)
+#define v_m_4_bias INIT(73196544)
+#define v_f_4_w INIT(73199616)
+#define v_f_4_b CONST(55714816)
+#define v_b_4_w CONST(55727104)
+#define v_b_4_b CONST(65164288)
+#define v_n_5_scale INIT(82636800)
+#define v_n_5_bias INIT(82639872)
+#define v_a_5_qkv_w INIT(82642944)
+#define v_a_5_qkv_b CONST(65167360)
+#define v_a_5_w CONST(65176576)
+#define v_a_5_b CONST(67535872)
+#define v_m_5_scale INIT(89720832)
+#define v_m_5_bias INIT(89723904)
+#define v_f_5_w INIT(89726976)
+#define v_f_5_b CONST(67538944)
+#define v_b_5_w CONST(67551232)
+#define v_b_5_b CONST(76988416)
+#define v_n_6_scale INIT(99164160)
+#define v_n_6_bias INIT(99167232)
+#define v_a_6_qkv_w INIT(99170304)
+#define v_a_6_qkv_b CONST(76991488)
+#define v_a_6_w CONST(77000704)
+#define v_a_6_b CONST(79360000)
+#define v_m_6_scale INIT(106248192)
+#define v_m_6_bias INIT(106251264)
+#define v_f_6_w INIT(106254336)
+#define v_f_6_b CONST(79363072)
+#define v_b_6_w CONST(79375360)
+#define v_b_6_b CONST(88812544)
+#define v_n_7_scale INIT(115691520)
+#define v_n_7_bias INIT(115694592)
+#define v_a_7_qkv_w INIT(115697664)
+#define v_a_7_qkv_b CONST(88815616)
+#define v_a_7_w CONST(88824832)
+#define v_a_7_b CONST(91184128)
+#define v_m_7_scale INIT(122775552)
+#define v_m_7_bias INIT(122778624)
+#define v_f_7_w INIT(122781696)
+#define v_f_7_b CONST(91187200)
+#define v_b_7_w CONST(91199488)
+#define v_b_7_b CONST(100636672)
+#define v_n_8_scale INIT(132218880)
+#define v_n_8_bias INIT(132221952)
+#define v_a_8_qkv_w INIT(132225024)
+#define v_a_8_qkv_b CONST(100639744)
+#define v_a_8_w CONST(100648960)
+#define v_a_8_b CONST(103008256)
+#define v_m_8_scale INIT(139302912)
+#define v_m_8_bias INIT(139305984)
+#define v_f_8_w INIT(139309056)
+#define v_f_8_b CONST(103011328)
+#define v_b_8_w CONST(103023616)
+#define v_b_8_b CONST(112460800)
+#define v_n_9_scale INIT(148746240)
+#define v_n_9_bias INIT(148749312)
+#define v_a_9_qkv_w INIT(148752384)
+#define v_a_9_qkv_b CONST(112463872)
+#define v_a_9_w CONST(112473088)
+#define v_a_9_b CONST(114832384)
+#define v_m_9_scale INIT(155830272)
+#define v_m_9_bias INIT(155833344)
+#define v_f_9_w INIT(155836416)
+#define v_f_9_b CONST(114835456)
+#define v_b_9_w CONST(114847744)
+#define v_b_9_b CONST(124284928)
+#define v_n_10_scale INIT(165273600)
+#define v_n_10_bias INIT(165276672)
+#define v_a_10_qkv_w INIT(165279744)
+#define v_a_10_qkv_b CONST(124288000)
+#define v_a_10_w CONST(124297216)
+#define v_a_10_b CONST(126656512)
+#define v_m_10_scale INIT(172357632)
+#define v_m_10_bias INIT(172360704)
+#define v_f_10_w INIT(172363776)
+#define v_f_10_b CONST(126659584)
+#define v_b_10_w CONST(126671872)
+#define v_b_10_b CONST(136109056)
+#define v_n_11_scale INIT(181800960)
+#define v_n_11_bias INIT(181804032)
+#define v_a_11_qkv_w INIT(181807104)
+#define v_a_11_qkv_b CONST(136112128)
+#define v_a_11_w INIT(188884992)
+#define v_a_11_b CONST(136121344)
+#define v_m_11_scale CONST(136124416)
+#define v_m_11_bias CONST(136127488)
+#define v_f_11_w CONST(136130560)
+#define v_f_11_b CONST(145567744)
+#define v_b_11_w INIT(191244288)
+#define v_b_11_b CONST(145580032)
+#define v_n_scale CONST(145583104)
+#define v_n_bias CONST(145586176)
+#define v_z ARENA(0)
 #define v_a_11_c_needed ARENA(1815552)
-#define v_a_10_c ARENA(35369984)
-#define v_a_9_c ARENA(35369984)
-#define v_a_8_c ARENA(35369984)
-#define v_a_7_c ARENA(35369984)
-#define v_a_6_c ARENA(35369984)
-#define v_a_5_c ARENA(35369984)
-#define v_a_4_c ARENA(35369984)
-#define v_a_3_c ARENA(35369984)
-#define v_a_2_c ARENA(35369984)
-#define v_a_1_c ARENA(35369984)
-#define v_a_0_c ARENA(35369984)
-#define v_z_rows_offset CONST(142511104)
+#define v_a_10_c ARENA(3879936)
+#define v_a_9_c ARENA(3879936)
+#define v_a_8_c ARENA(3879936)
+#define v_a_7_c ARENA(3879936)
+#define v_a_6_c ARENA(3879936)
+#define v_a_5_c ARENA(3879936)
+#define v_a_4_c ARENA(3879936)
+#define v_a_3_c ARENA(3879936)
+#define v_a_2_c ARENA(3879936)
+#define v_a_1_c ARENA(3879936)
+#define v_a_0_c ARENA(3879936)
 #define v_patches_sum_parts ARENA(0)
-#define v_h ARENA(35975168)
-#define v_n_0_offset CONST(142515200)
-#define v_n_0_offset2 CONST(142524416)
-#define v_n_0_weights CONST(142533632)
-#define v_a_0_t_split ARENA(33554432)
-#define v_r_0 ARENA(36580352)
-#define v_m_0_offset CONST(149611520)
-#define v_m_0_offset2 CONST(149623808)
-#define v_m_0_weights CONST(149636096)
-#define v_g_0 ARENA(33554432)
-#define v_h_0 ARENA(35975168)
-#define v_n_1_offset CONST(159073280)
-#define v_n_1_offset2 CONST(159082496)
-#define v_n_1_weights CONST(159091712)
-#define v_a_1_t_split ARENA(33554432)
-#define v_r_1 ARENA(36580352)
-#define v_m_1_offset CONST(166169600)
-#define v_m_1_offset2 CONST(166181888)
-#define v_m_1_weights CONST(166194176)
-#define v_g_1 ARENA(33554432)
-#define v_h_1 ARENA(35975168)
-#define v_n_2_offset CONST(175631360)
-#define v_n_2_offset2 CONST(175640576)
-#define v_n_2_weights CONST(175649792)
-#define v_a_2_t_split ARENA(33554432)
-#define v_r_2 ARENA(36580352)
-#define v_m_2_offset CONST(182727680)
-#define v_m_2_offset2 CONST(182739968)
-#define v_m_2_weights CONST(182752256)
-#define v_g_2 ARENA(33554432)
-#define v_h_2 ARENA(35975168)
-#define v_n_3_offset CONST(192189440)
-#define v_n_3_offset2 CONST(192198656)
-#define v_n_3_weights CONST(192207872)
-#define v_a_3_t_split ARENA(33554432)
-#define v_r_3 ARENA(36580352)
-#define v_m_3_offset CONST(199285760)
-#define v_m_3_offset2 CONST(199298048)
-#define v_m_3_weights CONST(199310336)
-#define v_g_3 ARENA(33554432)
-#define v_h_3 ARENA(35975168)
-#define v_n_4_offset CONST(208747520)
-#define v_n_4_offset2 CONST(208756736)
-#define v_n_4_weights CONST(208765952)
-#define v_a_4_t_split ARENA(33554432)
-#define v_r_4 ARENA(36580352)
-#define v_m_4_offset CONST(215843840)
-#define v_m_4_offset2 CONST(215856128)
-#define v_m_4_weights CONST(215868416)
-#define v_g_4 ARENA(33554432)
-#define v_h_4 ARENA(35975168)
-#define v_n_5_offset CONST(225305600)
-#define v_n_5_offset2 CONST(225314816)
-#define v_n_5_weights CONST(225324032)
-#define v_a_5_t_split ARENA(33554432)
-#define v_r_5 ARENA(36580352)
-#define v_m_5_offset CONST(232401920)
-#define v_m_5_offset2 CONST(232414208)
-#define v_m_5_weights CONST(232426496)
-#define v_g_5 ARENA(33554432)
-#define v_h_5 ARENA(35975168)
-#define v_n_6_offset CONST(241863680)
-#define v_n_6_offset2 CONST(241872896)
-#define v_n_6_weights CONST(241882112)
-#define v_a_6_t_split ARENA(33554432)
-#define v_r_6 ARENA(36580352)
-#define v_m_6_offset CONST(248960000)
-#define v_m_6_offset2 CONST(248972288)
-#define v_m_6_weights CONST(248984576)
-#define v_g_6 ARENA(33554432)
-#define v_h_6 ARENA(35975168)
-#define v_n_7_offset CONST(258421760)
-#define v_n_7_offset2 CONST(258430976)
-#define v_n_7_weights CONST(258440192)
-#define v_a_7_t_split ARENA(33554432)
-#define v_r_7 ARENA(36580352)
-#define v_m_7_offset CONST(265518080)
-#define v_m_7_offset2 CONST(265530368)
-#define v_m_7_weights CONST(265542656)
-#define v_g_7 ARENA(33554432)
-#define v_h_7 ARENA(35975168)
-#define v_n_8_offset CONST(274979840)
-#define v_n_8_offset2 CONST(274989056)
-#define v_n_8_weights CONST(274998272)
-#define v_a_8_t_split ARENA(33554432)
-#define v_r_8 ARENA(36580352)
-#define v_m_8_offset CONST(282076160)
-#define v_m_8_offset2 CONST(282088448)
-#define v_m_8_weights CONST(282100736)
-#define v_g_8 ARENA(33554432)
-#define v_h_8 ARENA(35975168)
-#define v_n_9_offset CONST(291537920)
-#define v_n_9_offset2 CONST(291547136)
-#define v_n_9_weights CONST(291556352)
-#define v_a_9_t_split ARENA(33554432)
-#define v_r_9 ARENA(36580352)
-#define v_m_9_offset CONST(298634240)
-#define v_m_9_offset2 CONST(298646528)
-#define v_m_9_weights CONST(298658816)
-#define v_g_9 ARENA(33554432)
-#define v_h_9 ARENA(35975168)
-#define v_n_10_offset CONST(308096000)
-#define v_n_10_offset2 CONST(308105216)
-#define v_n_10_weights CONST(308114432)
-#define v_a_10_t_split ARENA(33554432)
-#define v_r_10 ARENA(36580352)
-#define v_m_10_offset CONST(315192320)
-#define v_m_10_offset2 CONST(315204608)
-#define v_m_10_weights CONST(315216896)
-#define v_g_10 ARENA(33554432)
-#define v_h_10 ARENA(35975168)
-#define v_n_11_offset CONST(324654080)
-#define v_n_11_offset2 CONST(324663296)
-#define v_n_11_weights CONST(324672512)
+#define v_h ARENA(9633792)
+#define v_n_0_offset CONST(145589248)
+#define v_n_0_offset2 CONST(145598464)
+#define v_n_0_weights CONST(145607680)
+#define v_a_0_t_split ARENA(2064384)
+#define v_r_0 ARENA(7262208)
+#define v_m_0_offset CONST(152685568)
+#define v_m_0_offset2 CONST(152697856)
+#define v_m_0_weights CONST(152710144)
+#define v_g_0 ARENA(4841472)
+#define v_b_0_p_parts ARENA(0)
+#define v_h_0 ARENA(4841472)
+#define v_n_1_offset CONST(162147328)
+#define v_n_1_offset2 CONST(162156544)
+#define v_n_1_weights CONST(162165760)
+#define v_a_1_t_split ARENA(2064384)
+#define v_r_1 ARENA(7262208)
+#define v_m_1_offset CONST(169243648)
+#define v_m_1_offset2 CONST(169255936)
+#define v_m_1_weights CONST(169268224)
+#define v_g_1 ARENA(4841472)
+#define v_b_1_p_parts ARENA(0)
+#define v_h_1 ARENA(4841472)
+#define v_n_2_offset CONST(178705408)
+#define v_n_2_offset2 CONST(178714624)
+#define v_n_2_weights CONST(178723840)
+#define v_a_2_t_split ARENA(2064384)
+#define v_r_2 ARENA(7262208)
+#define v_m_2_offset CONST(185801728)
+#define v_m_2_offset2 CONST(185814016)
+#define v_m_2_weights CONST(185826304)
+#define v_g_2 ARENA(4841472)
+#define v_b_2_p_parts ARENA(0)
+#define v_h_2 ARENA(4841472)
+#define v_n_3_offset CONST(195263488)
+#define v_n_3_offset2 CONST(195272704)
+#define v_n_3_weights CONST(195281920)
+#define v_a_3_t_split ARENA(2064384)
+#define v_r_3 ARENA(7262208)
+#define v_m_3_offset CONST(202359808)
+#define v_m_3_offset2 CONST(202372096)
+#define v_m_3_weights CONST(202384384)
+#define v_g_3 ARENA(4841472)
+#define v_b_3_p_parts ARENA(0)
+#define v_h_3 ARENA(4841472)
+#define v_n_4_offset CONST(211821568)
+#define v_n_4_offset2 CONST(211830784)
+#define v_n_4_weights CONST(211840000)
+#define v_a_4_t_split ARENA(2064384)
+#define v_r_4 ARENA(7262208)
+#define v_m_4_offset CONST(218917888)
+#define v_m_4_offset2 CONST(218930176)
+#define v_m_4_weights CONST(218942464)
+#define v_g_4 ARENA(4841472)
+#define v_b_4_p_parts ARENA(0)
+#define v_h_4 ARENA(4841472)
+#define v_n_5_offset CONST(228379648)
+#define v_n_5_offset2 CONST(228388864)
+#define v_n_5_weights CONST(228398080)
+#define v_a_5_t_split ARENA(2064384)
+#define v_r_5 ARENA(7262208)
+#define v_m_5_offset CONST(235475968)
+#define v_m_5_offset2 CONST(235488256)
+#define v_m_5_weights CONST(235500544)
+#define v_g_5 ARENA(4841472)
+#define v_b_5_p_parts ARENA(0)
+#define v_h_5 ARENA(4841472)
+#define v_n_6_offset CONST(244937728)
+#define v_n_6_offset2 CONST(244946944)
+#define v_n_6_weights CONST(244956160)
+#define v_a_6_t_split ARENA(2064384)
+#define v_r_6 ARENA(7262208)
+#define v_m_6_offset CONST(252034048)
+#define v_m_6_offset2 CONST(252046336)
+#define v_m_6_weights CONST(252058624)
+#define v_g_6 ARENA(4841472)
+#define v_b_6_p_parts ARENA(0)
+#define v_h_6 ARENA(4841472)
+#define v_n_7_offset CONST(261495808)
+#define v_n_7_offset2 CONST(261505024)
+#define v_n_7_weights CONST(261514240)
+#define v_a_7_t_split ARENA(2064384)
+#define v_r_7 ARENA(7262208)
+#define v_m_7_offset CONST(268592128)
+#define v_m_7_offset2 CONST(268604416)
+#define v_m_7_weights CONST(268616704)
+#define v_g_7 ARENA(4841472)
+#define v_b_7_p_parts ARENA(0)
+#define v_h_7 ARENA(4841472)
+#define v_n_8_offset CONST(278053888)
+#define v_n_8_offset2 CONST(278063104)
+#define v_n_8_weights CONST(278072320)
+#define v_a_8_t_split ARENA(2064384)
+#define v_r_8 ARENA(7262208)
+#define v_m_8_offset CONST(285150208)
+#define v_m_8_offset2 CONST(285162496)
+#define v_m_8_weights CONST(285174784)
+#define v_g_8 ARENA(4841472)
+#define v_b_8_p_parts ARENA(0)
+#define v_h_8 ARENA(4841472)
+#define v_n_9_offset CONST(294611968)
+#define v_n_9_offset2 CONST(294621184)
+#define v_n_9_weights CONST(294630400)
+#define v_a_9_t_split ARENA(2064384)
+#define v_r_9 ARENA(7262208)
+#define v_m_9_offset CONST(301708288)
+#define v_m_9_offset2 CONST(301720576)
+#define v_m_9_weights CONST(301732864)
+#define v_g_9 ARENA(4841472)
+#define v_b_9_p_parts ARENA(0)
+#define v_h_9 ARENA(4841472)
+#define v_n_10_offset CONST(311170048)
+#define v_n_10_offset2 CONST(311179264)
+#define v_n_10_weights CONST(311188480)
+#define v_a_10_t_split ARENA(2064384)
+#define v_r_10 ARENA(7262208)
+#define v_m_10_offset CONST(318266368)
+#define v_m_10_offset2 CONST(318278656)
+#define v_m_10_weights CONST(318290944)
+#define v_g_10 ARENA(4841472)
+#define v_b_10_p_parts ARENA(0)
+#define v_h_10 ARENA(4841472)
+#define v_n_11_offset CONST(327728128)
+#define v_n_11_offset2 CONST(327737344)
+#define v_n_11_weights CONST(327746560)
 #define v_a_11_t_split ARENA(0)
 #define v_r_11_needed ARENA(12288)
 #define v_m_11_needed ARENA(15360)
 #define v_g_11_needed ARENA(0)
-#define v_h_11_needed ARENA(33554432)
-#define v_z_rows_offset2 CONST(331750400)
-#define v_z_rows_weights CONST(331754496)
-#define v_a_11_p_needed_filter CONST(334826496)
-#define v_b_11_p_needed_filter CONST(337185792)
+#define v_h_11_needed ARENA(15360)
+#define v_a_11_p_needed_filter CONST(334824448)
+#define v_b_11_p_needed_filter CONST(337183744)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 346625792ull
-#define INIT_BYTES 203759616ull
-#define WORKSPACE_BYTES 33554432
-#define v_arrived CONST_OF(unsigned, 346622976)
-
-// A product and what follows it in one call of cublasLt, row-major, `batch` times:
-// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
-// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
-// address.
-typedef struct matmul_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-    int ldz;  // 0: no z
-    long long sz;
-    cublasLtEpilogue_t epilogue;
-    int bias;
-    unsigned align;
-} matmul_size;
-
-typedef struct matmul_call {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c, z;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulAlgo_t algorithm;
-    int shared;  // with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} matmul_call;
-
-static const matmul_size matmul_sizes[] = {
-    {"r.0", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.0", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.1", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.1", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.2", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.2", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.3", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.3", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.4", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.4", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.5", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.5", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.6", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.6", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.7", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.7", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.8", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.8", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.9", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.9", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-    {"r.10", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
-        16},
-    {"h.10", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
-        1, 16},
-};
-enum {
-    MATMUL_r_0,
-    MATMUL_h_0,
-    MATMUL_r_1,
-    MATMUL_h_1,
-    MATMUL_r_2,
-    MATMUL_h_2,
-    MATMUL_r_3,
-    MATMUL_h_3,
-    MATMUL_r_4,
-    MATMUL_h_4,
-    MATMUL_r_5,
-    MATMUL_h_5,
-    MATMUL_r_6,
-    MATMUL_h_6,
-    MATMUL_r_7,
-    MATMUL_h_7,
-    MATMUL_r_8,
-    MATMUL_h_8,
-    MATMUL_r_9,
-    MATMUL_h_9,
-    MATMUL_r_10,
-    MATMUL_h_10,
-};
+#define CONST_BYTES 346627328ull
+#define INIT_BYTES 200681472ull
+#define v_arrived CONST_OF(unsigned, 346620928)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1042,21 +965,6 @@ static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const flo
     }
 }
 
-// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own
-// sums, of N float4 a thread: two of each row and block.
-template <int PARTS, int LINES, int N>
-static __device__ __forceinline__ float *row_parts(float4 *parts) {
-    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));
-    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);
-}
-template <int PARTS, int LINES>
-static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {
-    float s = 0.f;
-#pragma unroll
-    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);
-    return s;
-}
-
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
 // score so far stands for the largest one, and what was summed up is scaled when it grows. The
 // special function unit has powers of two, so what is kept is the largest score times log2(e), and
@@ -1515,6 +1423,47 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
     }
 }
 
+// a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
+// r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
+// p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_a6dd6f7f(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 3u % 12u * 64u, m0 = id / 36u % 7u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 768 + r0], i1 < 197);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 768 + i2]);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 3, from = part * 256u;
+    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<3072,
+        49152>(b), next_early, acc);
+    leave_part<3, 2>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
+    add_parts<3, 2>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 197) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc[i][j] + v0.x + v1.x,
+                acc[i][j + 1] + v0.y + v1.y, acc[i][j + 2] + v0.z + v1.z,
+                acc[i][j + 3] + v0.w + v1.w);
+        }
+    }
+}
+
 // m.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
 // by norm taken into the product
 // f.0.p.rows[0,i1,i2] = sum(r0) m.0.shifted[0,i1,r0] * m.0.weights[r0,i2]
@@ -1613,6 +1562,66 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
                 (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f));
         }
     }
+}
+
+// by summation splitting (parts)
+// b.0.p.parts[i0,0,i2,i3] = sum(r0) g.0[0,i2,384*i0+r0] * b.0.w[384*i0+r0,i3] where i0 in 0:8,
+//     r0 in 0:384
+// p0: g.0, p1: b.0.w
+static __global__ void __launch_bounds__(256, 2) k_product_17a03f70(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 192u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 3072 + i0 * 384 + r0], i2 < 197);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
+        const int r0 = (int)(e / 16u % 16u);
+        return fetch<float4>(&p1[i0 * 294912 + r0 * 768 + i3]);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 2>(0u, 384u, moving<4, 786432>(a), moving<3072, 256>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i2 < 197) {
+            *reinterpret_cast<float4 *>(&y[i0 * 151296 + i2 * 768 + i3]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// b.0.p[0,i1,i2] = sum(r0) b.0.p.parts[r0,0,i1,i2]
+// h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+// p0: b.0.p.parts, p1: r.0, p2: b.0.b
+static __global__ void __launch_bounds__(128) k_reduce_ad8684ab(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 37824u) return;
+    const int i2 = (int)(id % 192u) * 4;
+    const int i1 = (int)(id / 192u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 151296 + i1 * 768 + i2]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
+    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
+        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
 }
 
 // by online softmax
@@ -2074,118 +2083,14 @@ static __global__ void __launch_bounds__(256) k_reduce_893ba532(const float *p0,
     }
 }
 
-// z.rows.shifted[0,0,i2] = h.11.needed[0,0,i2] - h.11.needed[0,0,0]
-// by norm taken into the product
-// p.rows[0,i1] = sum(r0) z.rows.shifted[0,0,r0] * z.rows.weights[r0,i1]
-// z.rows.total[0,0] = sum(r0) z.rows.shifted[0,0,r0]
-// z.rows.squares[0,0] = sum(r0) square(z.rows.shifted[0,0,r0])
-// z.rows.factor[0,0] = rsqrt((z.rows.squares[0,0] + z.rows.total[0,0] * (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768 + (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768)) + (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * 768) / 768 + 1e-06)
-// z.rows.factor2[0,0] = rsqrt((z.rows.squares[0,0] + z.rows.total[0,0] * (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768 + (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768)) + (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * (h.11.needed[0,0,0] -
-//     (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768) * 768) / 768 + 1e-06) *
-//     (h.11.needed[0,0,0] - (z.rows.total[0,0] + 768 * h.11.needed[0,0,0]) / 768)
-// y[0,i1] = z.rows.factor[0,0] * p.rows[0,i1] + z.rows.offset[i1] + z.rows.factor2[0,0] *
-//     z.rows.offset2[i1] + bias[i1]
-// p0: h.11.needed, p1: z.rows.weights, p2: z.rows.offset2, p3: z.rows.offset, p4: bias
-static __global__ void __launch_bounds__(256, 1) k_product_673c50a9(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
-    float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    await_previous(next_early);
-    const unsigned n0 = id / 6u % 16u * 64u, m0 = 0u;
-    const float v1 = p0[0];
-    struct found_a {
-        float4 v0;
-    };
-    const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e / 16u;
-        const int r0 = (int)(k0 + e % 16u * 4u);
-        found_a f;
-        f.v0 = m < 1u ? *reinterpret_cast<const float4 *>(&p0[r0]) : make_float4(0.f, 0.f, 0.f,
-            0.f);
-        return f;
-    };
-    const auto make_a = [&](unsigned e, unsigned, const found_a &f) {
-        const unsigned m = m0 + e / 16u;
-        return m < 1u ? make_float4(f.v0.x - v1, f.v0.y - v1, f.v0.z - v1,
-            f.v0.w - v1) : make_float4(0.f, 0.f, 0.f, 0.f);
-    };
-    const auto b = [&](unsigned e) {
-        const int i1 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 1000 + i1], i1 < 1000);
-    };
-    float acc[4][4] = {};
-    row_sums<16, 64, 4> sums = {};
-    const unsigned part = blockIdx.x % 6, from = part * 128u;
-    tile.multiply<true, false, 0>(from, min(from + 128u, 768u), summing(computed(a, make_a), &sums),
-        moving<4000, 64000>(b), next_early, acc);
-    leave_part<6, 1>(acc, parts);
-    __shared__ float total[2][16][row_sums<16, 64, 4>::PARTS], factor[2][16];
-    sums.total(sums.sum, total[0]);
-    sums.total(sums.square, total[1]);
-    __syncthreads();
-    float *const rows = row_parts<6, 16, 1 * 4 / 4>(parts);
-    if (threadIdx.x < 16) {
-        const unsigned line = threadIdx.x;
-        rows[(2 * part + 0) * 16 + line] = sums.of(total[0], line);
-        rows[(2 * part + 1) * 16 + line] = sums.of(total[1], line);
-    }
-    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
-    add_parts<6, 1>(acc, parts);
-    if (threadIdx.x < 16) {
-        const unsigned line = threadIdx.x;
-        const unsigned m = m0 + line;
-        if (m < 1u) {
-            const float s0 = add_row<6, 16>(rows, 0, line);
-            const float s1 = add_row<6, 16>(rows, 1, line);
-            const float v2 = v1 - (s0 + v1 * 768.f) / 768.f;
-            const float v3 = 1.f / sqrtf((v2 * v2 * 768.f + (s1 + s0 * (v2 + v2))) / 768.f
-                + 1e-06f);
-            factor[0][line] = v3;
-            factor[1][line] = v3 * v2;
-        }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
-        const int i1 = (int)(n0 + tile.column(j));
-        if (m < 1u && i1 < 1000) {
-            const float4 v4 = *reinterpret_cast<const float4 *>(&p2[i1]);
-            const float4 v5 = *reinterpret_cast<const float4 *>(&p3[i1]);
-            const float v6 = factor[1][tile.row(i)] * v4.x + (factor[0][tile.row(i)] * acc[i][j]
-                + v5.x);
-            const float4 v7 = *reinterpret_cast<const float4 *>(&p4[i1]);
-            const float v8 = factor[1][tile.row(i)] * v4.y + (factor[0][tile.row(i)] * acc[i][j + 1]
-                + v5.y);
-            const float v9 = factor[1][tile.row(i)] * v4.z + (factor[0][tile.row(i)] * acc[i][j + 2]
-                + v5.z);
-            const float v10 = factor[1][tile.row(i)] * v4.w + (factor[0][tile.row(i)] * acc[i][j
-                + 3] + v5.w);
-            *reinterpret_cast<float4 *>(&y[i1]) = make_float4(v6 + v7.x, v8 + v7.y, v9 + v7.z,
-                v10 + v7.w);
-        }
-    }
-}
-
-// Those that only create launches.
-
-// z.rows.offset[i0] = sum(r0) n.bias[r0] * fc[r0,i0]
-// p0: fc, p1: n.bias
+// p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
+// y[0,i1] = p[0,i1] + bias[i1]
+// p0: fc, p1: z, p2: bias
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256) k_reduce_c79cc39e(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][16];
     __shared__ __align__(16) float few[8][48][4];
     const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
@@ -2193,7 +2098,7 @@ static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0,
     const unsigned n0 = id % 63u * 16u;
     float acc[1][4] = {};
     {
-        const int i0 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
+        const int i1 = (int)((n0 + lane * 4u < 1000u ? n0 + lane * 4u : 996u));
         const unsigned first = threadIdx.x / 32u * 48 + group;
 #pragma unroll 1
         for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
@@ -2202,7 +2107,7 @@ static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0,
             for (int u = 0; u < 6; u++) {
                 const unsigned k = k0 + first + u * 8u;
                 const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i0]);
+                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i1]);
             }
             if (k0 == 0) await_previous(next_early);
             // Lanes fetch the few for each other.
@@ -2261,14 +2166,16 @@ static __global__ void __launch_bounds__(256) k_reduce_566ee572(const float *p0,
 #pragma unroll 1
     for (unsigned e = threadIdx.x; e < 16; e += 256) {
         const unsigned n = n0 + e;
-        const int i0 = (int)n;
+        const int i1 = (int)n;
         if (n >= 1000u) continue;
         float v = part[0][e];
 #pragma unroll
         for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i0] = v;
+        y[i1] = v + p2[i1];
     }
 }
+
+// Those that only create launches.
 
 // n.0.offset[i0] = sum(r0) n.0.bias[r0] * a.0.qkv.w[r0,i0]
 // p0: a.0.qkv.w, p1: n.0.bias
@@ -2499,21 +2406,6 @@ static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, co
     if (id == 0) y[to] = p0[from];
 }
 
-// z.rows.weights[i0,i1] = n.scale[i0] * fc[i0,i1]
-// p0: fc, p1: n.scale
-static __global__ void __launch_bounds__(256) k_map_8ed76b56(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 192000u) return;
-    const int i1 = (int)(id % 250u) * 4;
-    const int i0 = (int)(id / 250u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1000 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct vit_b {
     int ready;  // create went through
@@ -2530,9 +2422,6 @@ struct vit_b {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasLtHandle_t lt;
-    matmul_call matmul[22];
-    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2566,178 +2455,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(vit_b *m, const char *name, cublasLtMatrixLayout_t *to, cudaDataType type,
-                         int rows, int columns, int ld, int batch, long long stride) {
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
-    if (batch == 1) return 0;
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch));
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &stride, sizeof stride));
-    return 0;
-}
-
-static int matmul_describe(vit_b *m, matmul_call *c, const matmul_size *s) {
-    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-#if CUDART_VERSION >= 11000
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-#else
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
-#endif
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                               sizeof s->epilogue));
-    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
-    const void *const bias = (const void *)(size_t)s->align;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                          s->lda, s->batch, s->sa);
-    if (!r)
-        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                          s->ldb, s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz)
-        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
-    return r;
-}
-
-// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
-// FP32 means FMA arithmetic.
-static int matmul_wish(vit_b *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = WORKSPACE_BYTES;
-    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
-    for (int i = 0; i < 4; i++)
-        CUBLAS_CALL(
-            m, s->name,
-            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
-                                                     sizeof fma));
-#endif
-    return 0;
-}
-
-// The first of the library's offers that it says will run, but none that keeps less than an eighth
-// as many multiprocessors busy as another: for 128 x 768 x 3072 in FP32 cublasLt 13.1 offers a tile
-// of 256 x 128 first, three blocks that take 500 us on an H200; other algorithms take 22.
-static cublasStatus_t matmul_first(vit_b *m, matmul_call *c) {
-    cublasLtMatmulHeuristicResult_t p[8] = {};
-    int n = 0;
-    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
-        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    float fullest = 0.f;
-    for (int i = 0; i < n; i++)
-        if (p[i].state == CUBLAS_STATUS_SUCCESS)
-            fullest = fmaxf(fullest, fminf(p[i].wavesCount, 1.f));
-    for (int i = 0; i < n; i++) {
-        if (p[i].state != CUBLAS_STATUS_SUCCESS || 8.f * p[i].wavesCount < fullest) continue;
-        c->algorithm = p[i].algo;
-        c->workspace = p[i].workspaceSize;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static int matmul_open(vit_b *m, matmul_call *c, const matmul_size *s) {
-    int r = matmul_describe(m, c, s);
-    if (!r) r = matmul_wish(m, c, s);
-    if (r) return r;
-    cublasStatus_t e = matmul_first(m, c);
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
-        // A library may call its kernels something else: what they compute is what was asked for.
-        const unsigned long long any = ~0ull;
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                                                         &any, sizeof any));
-        e = matmul_first(m, c);
-    }
-#endif
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
-        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    CUBLAS_CALL(m, s->name, e);
-    return 0;
-}
-
-static void matmul_close(matmul_call *c) {
-    if (c->shared) return;
-    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
-    for (int i = 0; i < 4; i++)
-        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
-    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
-    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
-}
-
-static int matmul_run(vit_b *m, int k, const void *a, const void *b, const void *bias,
-                      const void *z, void *c, void *workspace) {
-    const matmul_size *s = &matmul_sizes[k];
-    const matmul_call *call = &m->matmul[k];
-    const float beta = z ? 1.f : 0.f;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
-                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
-                               workspace, call->workspace, m->lt_stream));
-    stepped(m, s->name);
-    return 0;
-}
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
-    m->lt_stream = stream;
-    (void)branch;
-    return 0;
-}
-
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
 // over (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
@@ -2768,9 +2485,7 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_from_z_rows_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_reduce_566ee572, "z.rows.offset", 63, 256, stream, v_fc, v_n_bias,
-        v_z_rows_offset));
+static int prepare_weights_from_n_0_offset(vit_b *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_bias, v_n_0_offset));
     CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
@@ -2919,15 +2634,11 @@ static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
     // as a.11.p.needed.filter
     CALL(launch(m, ALONE, k_relay_6b411249, "b.11.p.needed.filter", 9216, 256, stream, relay{2, 0,
         {768, 3072}, {1, 768}, {3072, 1}}, v_b_11_w, v_b_11_p_needed_filter));
-    CALL(launch(m, ALONE, k_reduce_566ee572, "z.rows.offset2", 63, 256, stream, v_fc, v_n_scale,
-        v_z_rows_offset2));
-    CALL(launch(m, ALONE, k_map_8ed76b56, "z.rows.weights", 750, 256, stream, v_fc, v_n_scale,
-        v_z_rows_weights));
     return 0;
 }
 
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
-    CALL(prepare_weights_from_z_rows_offset(m, stream));
+    CALL(prepare_weights_from_n_0_offset(m, stream));
     CALL(prepare_weights_from_n_6_offset(m, stream));
     return 0;
 }
@@ -2975,7 +2686,7 @@ static int check_device(vit_b *m) {
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2816ull, 0, 2816ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 6400ull, 0, 6400ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -3141,26 +2852,8 @@ static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(vit_b *m) {
-    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 22; i++) {
-        int k = first_like(matmul_sizes, i);
-        m->matmul[i] = m->matmul[k];
-        m->matmul[i].shared = k < i;
-        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
-    }
+    (void)m;
     return 0;
 }
 
@@ -3220,89 +2913,105 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
-    // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
-    CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
+        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
     CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.0.p.parts", 128, 256, stream, v_g_0, v_b_0_w,
+        v_b_0_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.0", 296, 128, stream, v_b_0_p_parts, v_r_0, v_b_0_b,
+        v_h_0));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
         v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
-        (float4 *)v_workspace, v_arrived + 60));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
+        (float4 *)v_workspace, v_arrived + 144));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 204));
     CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.1.p.parts", 128, 256, stream, v_g_1, v_b_1_w,
+        v_b_1_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.1", 296, 128, stream, v_b_1_p_parts, v_r_1, v_b_1_b,
+        v_h_1));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
         v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
-        (float4 *)v_workspace, v_arrived + 120));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
+        (float4 *)v_workspace, v_arrived + 288));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 348));
     CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.2.p.parts", 128, 256, stream, v_g_2, v_b_2_w,
+        v_b_2_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.2", 296, 128, stream, v_b_2_p_parts, v_r_2, v_b_2_b,
+        v_h_2));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
         v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
-        (float4 *)v_workspace, v_arrived + 180));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
+        (float4 *)v_workspace, v_arrived + 432));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 492));
     CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
 
-static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_from_b_3_p_parts(vit_b *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)in;
     (void)out;
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.3.p.parts", 128, 256, stream, v_g_3, v_b_3_w,
+        v_b_3_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.3", 296, 128, stream, v_b_3_p_parts, v_r_3, v_b_3_b,
+        v_h_3));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
         v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
-        (float4 *)v_workspace, v_arrived + 240));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
+        (float4 *)v_workspace, v_arrived + 576));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 636));
     CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.4.p.parts", 128, 256, stream, v_g_4, v_b_4_w,
+        v_b_4_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.4", 296, 128, stream, v_b_4_p_parts, v_r_4, v_b_4_b,
+        v_h_4));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
         v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
-        (float4 *)v_workspace, v_arrived + 300));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
+        (float4 *)v_workspace, v_arrived + 720));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 780));
     CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.5.p.parts", 128, 256, stream, v_g_5, v_b_5_w,
+        v_b_5_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.5", 296, 128, stream, v_b_5_p_parts, v_r_5, v_b_5_b,
+        v_h_5));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
         v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
-        (float4 *)v_workspace, v_arrived + 360));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
+        (float4 *)v_workspace, v_arrived + 864));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 924));
     CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.6.p.parts", 128, 256, stream, v_g_6, v_b_6_w,
+        v_b_6_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.6", 296, 128, stream, v_b_6_p_parts, v_r_6, v_b_6_b,
+        v_h_6));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
         v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
-        (float4 *)v_workspace, v_arrived + 420));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
+        (float4 *)v_workspace, v_arrived + 1008));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1068));
     CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.7.p.parts", 128, 256, stream, v_g_7, v_b_7_w,
+        v_b_7_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.7", 296, 128, stream, v_b_7_p_parts, v_r_7, v_b_7_b,
+        v_h_7));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
         v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
@@ -3312,33 +3021,39 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
-        (float4 *)v_workspace, v_arrived + 480));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
+        (float4 *)v_workspace, v_arrived + 1152));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1212));
     CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.8.p.parts", 128, 256, stream, v_g_8, v_b_8_w,
+        v_b_8_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.8", 296, 128, stream, v_b_8_p_parts, v_r_8, v_b_8_b,
+        v_h_8));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
         v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
-        (float4 *)v_workspace, v_arrived + 540));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
+        (float4 *)v_workspace, v_arrived + 1296));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1356));
     CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.9.p.parts", 128, 256, stream, v_g_9, v_b_9_w,
+        v_b_9_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.9", 296, 128, stream, v_b_9_p_parts, v_r_9, v_b_9_b,
+        v_h_9));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
-        v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
+        v_a_10_c, (float4 *)v_workspace, v_arrived + 1440));
+    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1500));
     CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
+    CALL(launch(m, FIRST, k_product_17a03f70, "b.10.p.parts", 128, 256, stream, v_g_10, v_b_10_w,
+        v_b_10_p_parts));
+    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.10", 296, 128, stream, v_b_10_p_parts, v_r_10,
+        v_b_10_b, v_h_10));
     CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
@@ -3351,14 +3066,15 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_m_11_needed, v_f_11_b, v_g_11_needed));
     CALL(launch(m, MIDDLE, k_reduce_893ba532, "h.11.needed", 384, 256, stream,
         v_b_11_p_needed_filter, v_g_11_needed, v_b_11_b, v_r_11_needed, v_h_11_needed));
-    CALL(launch(m, LAST, k_product_673c50a9, "y", 96, 256, stream, v_h_11_needed, v_z_rows_weights,
-        v_z_rows_offset2, v_z_rows_offset, v_bias, v_y, (float4 *)v_workspace, v_arrived + 660));
+    CALL(launch(m, MIDDLE, k_row_0a21ba44, "z.rows", 1, 32, stream, v_h_11_needed, v_n_scale,
+        v_n_bias, v_z));
+    CALL(launch(m, LAST, k_reduce_c79cc39e, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_patches_sum_parts(m, in, out, stream));
-    CALL(steps_from_h_3(m, in, out, stream));
+    CALL(steps_from_b_3_p_parts(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
 }
@@ -3384,7 +3100,6 @@ static int run_on(vit_b *m, const void *const *in, void *const *out, cudaStream_
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -3459,8 +3174,6 @@ int vit_b_capture(vit_b *m, const void *const *in, void *const *out) {
 void vit_b_destroy(vit_b *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 22; i++) matmul_close(&m->matmul[i]);
-    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -3635,6 +3348,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346625792ull, 587570944ull, 0x5406cefa10622f11ull};
+    346627328ull, 557547776ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

@@ -141,7 +141,11 @@ class Modes(Checks):
         """What is to keep FP32 does so in a plan of another mode as well."""
         path = os.path.join(ROOT, "tests/unseen/tail.ein")
         text = emit(path, "--math", "fp16", "--keep-fp32", "s")
-        self.check("what keeps FP32", re.search(r"^// .* est\. s +cuBLAS sgemm", text, re.M), text)
+        name = re.search(r"^// .* est\. s +(k_product_\w+)", text, re.M)
+        kernel = text[text.index(" %s(" % name.group(1)):] if name else ""
+        tile = re.search(r"__shared__ \w+", kernel)
+        self.check("what keeps FP32", tile and tile.group() == "__shared__ product_tile" and
+                   "tensor_tile" in text, text)
 
 
 def main():

@@ -7,18 +7,11 @@
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
-// What runs. Without tensor cores cuDNN takes NCHW as it is; with them it converts, or is given
-// NHWC (see ein__conv_conversions).
+// What runs, beside the tiled calls of estimate_calls.c.
 typedef enum {
-    EIN__E_GEMM,
-    EIN__E_GEMM_BATCHED,
-    EIN__E_GEMM_SKINNY,   // m or n at most 8: the matrix streams through
-    EIN__E_CONV,          // implicit GEMM
-    EIN__E_CONV_DATA,     // backward-data
-    EIN__E_CONV_SCATTER,  // ... with strides: every position has taps of its own
-    EIN__E_CONV_GROUPED,  // one small product a group
-    EIN__E_CONV_NARROW,   // depthwise and nearly so: no product to tile
-    EIN__E_BAND,          // tiled kernel, without double buffering
+    EIN__E_GEMM_SKINNY,  // m or n at most 8: the matrix streams through
+    EIN__E_CONV_NARROW,  // depthwise and nearly so: no product to tile
+    EIN__E_BAND,         // tiled kernel, without double buffering
     EIN__E_LOOPS,  // plain loops: two loads a multiply-add, and an SM loads 1/4 of what it adds
     EIN__E_ROW,    // as maps, with exchanges between the lanes
     EIN__E_MAP     // an instruction a node; the peak counts two operations an instruction
@@ -26,10 +19,8 @@ typedef enum {
 
 // e_c: share of peak arithmetic once the machine is filled, in 1/1000.
 static const int64_t ein__math_share[] = {
-    [EIN__E_GEMM] = 750,         [EIN__E_GEMM_BATCHED] = 700, [EIN__E_GEMM_SKINNY] = 300,
-    [EIN__E_CONV] = 700,         [EIN__E_CONV_DATA] = 550,    [EIN__E_CONV_SCATTER] = 350,
-    [EIN__E_CONV_GROUPED] = 500, [EIN__E_CONV_NARROW] = 50,   [EIN__E_BAND] = 450,
-    [EIN__E_LOOPS] = 90,         [EIN__E_ROW] = 250,          [EIN__E_MAP] = 300,
+    [EIN__E_GEMM_SKINNY] = 300, [EIN__E_CONV_NARROW] = 35, [EIN__E_BAND] = 450,
+    [EIN__E_LOOPS] = 90,        [EIN__E_ROW] = 250,        [EIN__E_MAP] = 300,
 };
 
 enum { EIN__TENSOR_SHARE = 700 };  // the most that a product gets out of tensor cores
@@ -62,13 +53,11 @@ enum {
     EIN__COLUMN_THREADS = 8,      // ... that share the terms of one
     EIN__SKINNY = 8,
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
-    EIN__SPLITS = 8,    // split-K of products, and of implicit GEMMs
-    EIN__CONV_SPLITS = 1,
-    EIN__SPLIT_DEPTH = 64,   // terms that a part of a split product has at least
-    EIN__SPLIT_PS = 900000,  // until a library has added up what the parts left; as EIN__TAIL_PS
-    EIN__CALL_STEP = 128,    // bytes of a line's terms in a step of a library's loop; assumed
-    EIN__CALL_AHEAD = 3,     // steps on their way on tensor cores, else one; assumed
-    EIN__CALL_RESIDENT = 2,  // blocks an SM; assumed
+    EIN__SPLITS = 8,    // split-K of products
+    EIN__SPLIT_DEPTH = 64,        // terms that a part of a split product has at least
+    EIN__CALL_RESIDENT = 2,       // blocks an SM
+    EIN__CALL_APART = 150,        // of tensor cores, where lines are not aligned, in 1/1000
+    EIN__CONVERSION_SHARE = 290,  // of the bandwidth, of what cuDNN converts, in 1/1000
 };
 
 // Traffic and arithmetic of one call.
@@ -87,15 +76,6 @@ static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
 // `share`: of the peak, in 1/1000.
 static int64_t ein__math_ps(const ein__gpu *g, int64_t flop, int64_t share) {
     return ein__muldiv(flop, 1000 * 1000, g->fp32 * share);
-}
-
-// Of a library's product. Tensor cores are never slower than FMA, which the library also has.
-static int64_t ein__product_ps(const ein__gpu *g, ein__math math, int64_t flop, int64_t share) {
-    int64_t peak = math == EIN__MATH_TF32 ? g->tf32 : math == EIN__MATH_FP16 ? g->fp16 : 0;
-    int64_t fma = ein__math_ps(g, flop, share);
-    if (!peak) return fma;
-    share = ein__least(share, EIN__TENSOR_SHARE);
-    return ein__least(fma, ein__muldiv(flop, 1000 * 1000, peak * share));
 }
 
 // Time of `bytes` at e_m `share`, from memory or from the L2 cache.

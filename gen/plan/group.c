@@ -17,29 +17,29 @@ enum {
 // device by a node of its own is an assumption, as is the share of the peak, that of batches.
 EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int n) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__work w = {.extra_ps = g->node_ns * 1000, .math_ps = INT64_MAX};
+    ein__math math = ein__has_tensor_cores(g, p[0]->math) ? p[0]->math : EIN__MATH_FP32;
+    const ein__rates *r = &ein__gemm_rates[math];
+    int64_t least = INT64_MAX;
     int order[EIN__GROUP_MEMBERS];
     for (int i = 0; i < n; i++) {
         int at = i;
         for (; at && p[order[at - 1]]->k < p[i]->k; at--) order[at] = order[at - 1];
         order[at] = i;
     }
-    for (int t = 0; t < EIN__GEMM_TILES; t++) {
-        int64_t tile = ein__gemm_tile[t], flop = 0, before = 0;
+    for (int t = 0; t < 3; t++) {
+        int64_t ps = 0, before = 0;
         for (int i = 0; i < n; i++) {
             const ein__gemm *m = p[order[i]];
-            int64_t blocks = ein__times(ein__ceil(m->m, tile), ein__ceil(m->n, tile));
+            int64_t blocks =
+                ein__times(ein__ceil(m->m, r->tile[t].rows), ein__ceil(m->n, r->tile[t].columns));
             int64_t behind = ein__plus(before, ein__times(blocks, m->batch));
             int64_t waves = ein__ceil(behind, g->sms) - ein__ceil(before, g->sms);
-            flop = ein__plus(
-                flop, ein__times(ein__times(waves, g->sms), ein__times(2 * tile * tile, m->k)));
+            ps = ein__plus(ps, ein__blocks_ps(g, math, r, &r->tile[t], m->k, waves, 1000));
             before = behind;
         }
-        int64_t share = ein__math_share[EIN__E_GEMM_BATCHED] * ein__gemm_tile_share[t] / 1000;
-        int64_t ps = ein__product_ps(g, p[0]->math, flop, share);
-        ps = ein__most(ps, ein__tiled_chain(g, p[0]->math, p[order[0]]->k, before));
-        w.math_ps = ein__least(w.math_ps, ps);
+        least = ein__least(least, ps);
     }
+    ein__work w = {.extra_ps = ein__plus(least, g->node_ns * 1000)};
     for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
     return ein__work_ps(g, &w);
 }

@@ -7,20 +7,19 @@
 // inputs    x: f32[1,64,56,56]
 // outputs   y: f32[1,64,56,56]
 // weights   4 tensors, blob of 289 kB
-// memory    arena 4312 kB (workspace 64 kB of it), constants 1153 kB, peak in create 5753 kB
-// plan      6 steps, 14.9 us estimated; 20.9 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 0.3 us more
+// memory    arena 4312 kB (workspace 0 B of it), constants 1153 kB, peak in create 5753 kB
+// plan      6 steps, 17.8 us estimated; 23.5 us without derivation
+// libraries none
 // by        basis change 6
 //     1.8 us est. t1.sum.data              k_basis_2e916ba5
-//     3.8 us est. t1.sum.product           cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. t1.sum.product           k_product_bdcf493e
 //     1.8 us est. t2                       k_basis_3adc4c30
 //     1.8 us est. t3.sum.data              k_basis_2e916ba5
-//     3.8 us est. t3.sum.product           cuBLAS sgemm 64 x 196 x 64, batch 36
+//     5.2 us est. t3.sum.product           k_product_bdcf493e
 //     1.9 us est. y                        k_basis_29c9e352
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,8 +109,6 @@ const basic_block_info *basic_block_describe(void);
 #define v_t3_sum_product ARENA(1806336)
 #define CONST_BYTES 1180160ull
 #define INIT_BYTES 294912ull
-#define WORKSPACE_BYTES 65536
-#define WORKSPACE_AT {3612672}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -129,6 +126,312 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
+// How the threads of a product's tile load its factors: a load gives values, or says where they
+// lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+template <typename T>
+const T &some();  // of which only the type is asked
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
+        L load_from;
+        load_places<N, KC, found, L> from;
+        word_places<B, MASK> place;
+        found v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
+                return;
+            }
+            const float w[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                put(to, 256u * W * i, w);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             bool next_early, float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous(next_early);
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
 
 // t1.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2, 1,
 //     -2, -1, 0], [0, 1, -2, -1, 2, 0], [0, 2, -3, -4, 3, 2]]
@@ -183,6 +486,41 @@ static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 6; o1++) {
             y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
+// t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
+//     t1.sum.filter[i0,i1,i2,r0]
+// p0: t1.sum.filter, p1: t1.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 2u * 32u;
+    const int i1 = (int)(id / 14u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 4096 + i2 * 64 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -346,7 +684,6 @@ struct basic_block {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -378,69 +715,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(basic_block *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_t1_sum_product = {"t1.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
-    4096, 12544, 12544, 1.f};
-static const gemm_size gemm_t3_sum_product = {"t3.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
-    4096, 12544, 12544, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(basic_block *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -541,7 +815,7 @@ static int upload(basic_block *m, const unsigned char *blob, cudaStream_t stream
 }
 
 static int open_libraries(basic_block *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -592,17 +866,14 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_basis_2e916ba5, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
-    // by basis change F(4x4,3x3)
-    // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
-    //     t1.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, FIRST, k_basis_3adc4c30, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
-    CALL(launch(m, LAST, k_basis_2e916ba5, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
-    // as t1.sum.product
-    CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ALONE, k_basis_29c9e352, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
-        v_y));
+    CALL(launch(m, FIRST, k_basis_2e916ba5, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "t1.sum.product", 504, 256, stream, v_t1_sum_filter,
+        v_t1_sum_data, v_t1_sum_product));
+    CALL(launch(m, MIDDLE, k_basis_3adc4c30, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, MIDDLE, k_basis_2e916ba5, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
+    CALL(launch(m, MIDDLE, k_product_bdcf493e, "t3.sum.product", 504, 256, stream, v_t3_sum_filter,
+        v_t3_sum_data, v_t3_sum_product));
+    CALL(launch(m, LAST, k_basis_29c9e352, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2, v_y));
     return 0;
 }
 
@@ -627,7 +898,6 @@ static int run_on(basic_block *m, const void *const *in, void *const *out, cudaS
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -702,7 +972,6 @@ int basic_block_capture(basic_block *m, const void *const *in, void *const *out)
 void basic_block_destroy(basic_block *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

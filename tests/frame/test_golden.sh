@@ -11,8 +11,8 @@ while read -r file; do
     check "out/$file is fresh (run: make golden)" diff -u "out/$file" "$work/out/$file"
 done < "$work/files"
 
-find out -type f -size +256k > "$found"
-empty 'no file over 256 kB'
+find out -type f -size +320k > "$found"
+empty 'no file over 320 kB'
 du -sk out | awk '$1 > 3072' > "$found"
 empty 'out/ stays under 3 MB'
 # A launch stands on one line however long it is: that form is what readers and tools look for.

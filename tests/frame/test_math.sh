@@ -56,7 +56,8 @@ $einnet check models/gcn.ein "$work/tf32.cu" > "$work/log" 2>&1
 [ $? = 1 ] && pass || fail 'check tells another mode' "$work/log"
 
 # What keeps FP32 is not merged with what does not, and may take its epilogue along.
-emit epilogue tests/unseen/product_epilogues.ein --math tf32 --keep-fp32 m1,m7
+emit epilogue tests/unseen/product_epilogues.ein --math tf32 --keep-fp32 m1,m7 --dim L=3072 \
+    --dim P=1280 --dim F=896
 strict='^//.* (m1|m7|o1|o7) .*(cuBLAS sgemm|cublasLt matmul) [0-9]'
 check 'm1 keeps FP32' test "$(grep -c -E "$strict" "$work/epilogue.cu")" = 2
 has epilogue.cu '^//.* cublasLt matmul tf32 .* \+ bias'
@@ -65,8 +66,8 @@ has epilogue.cu 's->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32'
 
 # ---- FP16
 
-emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0 --dim L=1536 \
-    --dim P=640 --dim F=896
+emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0 --dim L=3072 \
+    --dim P=1280 --dim F=896
 has epilogue.cu '^//.* o0 .*cublasLt matmul [0-9].* \+ bias \+ relu'
 has epilogue.cu '^//.* o6 .*cublasLt matmul f16 .* \+ bias \+ relu'
 has epilogue.cu 'CUDA_R_16F, CUDA_R_32F, 0,'
