@@ -17450,10 +17450,15 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
 // Instructions of a thread for a step of the loop beside what the step is about.
 enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
-// What one step of a tile's loop takes at least, from load to load, ps: assumed. And what a block
-// takes beside its steps, until its first terms are there and when it stores: products measured on
-// an H200 took 1.3 to 1.9 us longer than their steps, with tensor cores about as much.
-enum { EIN__PRODUCT_STEP_PS = 300000, EIN__PRODUCT_START_PS = 1300000 };
+// What one step of a tile's loop takes at least, from load to load, ps: assumed. What a block takes
+// beside its steps, until its first terms are there and when it stores; and what each step takes
+// more where an SM has no other block that computes while this one meets at the step's barrier and
+// gets its first factors: fitted to products measured on an H200.
+enum {
+    EIN__PRODUCT_STEP_PS = 300000,
+    EIN__PRODUCT_START_PS = 250000,
+    EIN__PRODUCT_ALONE_PS = 95000
+};
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
@@ -17730,6 +17735,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     // their turns together.
     int64_t chain =
         ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
+    if (waves == 1) ps = ein__plus(ps, ein__muldiv(steps, EIN__PRODUCT_ALONE_PS, 1));
     ps = fetch > ps ? fetch : ps;
     return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
 }
@@ -17790,10 +17796,10 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
 enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
-    // trips to the L2 cache, one after the other. Assumed.
-    EIN__TAIL_PS = 900000,
-    EIN__TAIL_MARGIN = 10,  // percent by which whole tiles have to be slower, until it is measured
-    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
+    // trips to the L2 cache, one after the other; fitted as EIN__PRODUCT_ALONE_PS.
+    EIN__TAIL_PS = 1200000,
+    EIN__TAIL_MARGIN = 3,  // percent by which whole tiles have to be slower
+    EIN__TAIL_ALONE = 2,   // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
 // How a product is cut up: its tile, the blocks that share the terms of one, and how many terms
@@ -22257,7 +22263,8 @@ typedef struct ein__split {
 
 enum {
     EIN__SPLIT_PARTS = 64,  // at most
-    EIN__SPLIT_FEW = 8      // more than those are powers of two
+    EIN__SPLIT_FEW = 8,     // more than those are powers of two
+    EIN__SPLIT_MARGIN = 5   // percent by which two kernels must be cheaper than one
 };
 
 // The longest summation iterator that `parts` divides; false when there is none.
@@ -22598,7 +22605,7 @@ static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m
     // Parts of a sum are not to be rounded to halves.
     if (split && ctx->desc.math != EIN_MATH_FP16) {
         int64_t several = ein__cost_split(ctx, s, m, &parts);
-        if (several < own) own = several;
+        if (ein__plus(several, ein__muldiv(several, EIN__SPLIT_MARGIN, 100)) < own) own = several;
         else parts.parts = 1;
     }
     if (split) *split = (ein__split){0, 1};
@@ -54451,7 +54458,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
     }
 }
 
-enum { EIN__EARLY_PS = 5300000, EIN__EARLY_BLOCKS = 3 };  // a kernel's time; blocks an SM
+enum { EIN__EARLY_PS = 4500000, EIN__EARLY_BLOCKS = 3 };  // a kernel's time; blocks an SM
 
 // Whether step `s` may suffer from it. Blocks that begin while some of the kernel before still run
 // seem to gather on the SMs that have room: where they have much to multiply and do not fill all

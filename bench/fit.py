@@ -52,7 +52,7 @@ def call_rates(text, kind):
     table = re.search(r"ein__%s_rates\[\] = \{(.*?)\};" % kind, text, re.S).group(1)
     rates = {}
     for math_name, tiles, rest in re.findall(
-            r"\[EIN__MATH_(\w+)\] =\s*\{\{(.*?\})\},\s*([^{}]*)\}", table, re.S):
+            r"\[EIN__MATH_(\w+)\] =\s*\{\s*\{(.*?\})\},\s*([^{}]*)\}", table, re.S):
         start, term, split, splits = (word.strip() for word in rest.split(","))
         rates[math_name] = {
             "tiles": [tuple(int(v) for v in t.split(","))

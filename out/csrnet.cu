@@ -7,57 +7,53 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
-// memory    arena 55 MB (workspace 0 B of it), constants 247 MB, peak in create 364 MB
-// plan      49 steps, 526.4 us estimated; 1180.4 us without derivation
+// memory    arena 55 MB (workspace 9216 kB of it), constants 247 MB, peak in create 364 MB
+// plan      45 steps, 513.4 us estimated; 1184.0 us without derivation
 // libraries none
-// by        basis change 31, summation splitting 8
-//     7.8 us est. v1.a                     k_product_1a5529ea
+// by        basis change 35, summation splitting 3, operand re-laid 1
+//     6.7 us est. v1.a                     k_product_1a5529ea
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
-//    24.2 us est. v1.b.c.sum.product       k_product_8cf582b3
+//    23.1 us est. v1.b.c.sum.product       k_product_8cf582b3
 //    11.9 us est. v1.b                     k_basis_75e376ea
 //     4.2 us est. p1                       k_reduce_656cfa8c
 //     3.5 us est. v2.a.c.sum.data          k_basis_b5eccbce
-//    14.3 us est. v2.a.c.sum.product       k_product_bd97d5c9
+//    13.3 us est. v2.a.c.sum.product       k_product_bd97d5c9
 //     5.1 us est. v2.a                     k_basis_bf3ba003
 //     5.6 us est. v2.b.c.sum.data          k_basis_5db56790
-//    26.0 us est. v2.b.c.sum.product       k_product_28d8899b
+//    25.0 us est. v2.b.c.sum.product       k_product_28d8899b
 //     5.1 us est. v2.b                     k_basis_bf3ba003
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
-//    20.0 us est. v3.a.c.sum.product       k_product_6324bf89
+//    18.9 us est. v3.a.c.sum.product       k_product_6324bf89
 //     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
-//    36.7 us est. v3.b.c.sum.product       k_product_1b38f980
+//    35.6 us est. v3.b.c.sum.product       k_product_1b38f980
 //     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
-//    36.7 us est. v3.c.c.sum.product       k_product_1b38f980
+//    35.6 us est. v3.c.c.sum.product       k_product_1b38f980
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
-//    22.9 us est. v4.a.c.sum.product       k_product_a2392353
+//    21.8 us est. v4.a.c.sum.product       k_product_a2392353
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    34.6 us est. v4.b.c.sum.product.parts k_product_8d7f01a1
+//    33.6 us est. v4.b.c.sum.product.parts k_product_8d7f01a1
 //     4.4 us est. v4.b.c.sum.product       k_reduce_bef6aea5
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    34.6 us est. v4.c.c.sum.product.parts k_product_8d7f01a1
+//    33.6 us est. v4.c.c.sum.product.parts k_product_8d7f01a1
 //     4.4 us est. v4.c.c.sum.product       k_reduce_bef6aea5
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
-//    33.8 us est. d1.c.sum.product.parts   k_product_f15489b1
-//     5.3 us est. d1.c.sum.product         k_reduce_b5d6c916
+//    39.1 us est. d1.c.sum.product         k_product_4a67f42c
 //     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
-//    33.8 us est. d2.c.sum.product.parts   k_product_f15489b1
-//     5.3 us est. d2.c.sum.product         k_reduce_b5d6c916
+//    39.1 us est. d2.c.sum.product         k_product_4a67f42c
 //     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
-//    33.8 us est. d3.c.sum.product.parts   k_product_f15489b1
-//     5.3 us est. d3.c.sum.product         k_reduce_b5d6c916
+//    39.1 us est. d3.c.sum.product         k_product_4a67f42c
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    18.2 us est. d4.c.sum.product.parts   k_product_2586d349
-//     4.9 us est. d4.c.sum.product         k_reduce_91e6e850
+//    22.6 us est. d4.c.sum.product         k_product_ba1cec19, in 4 parts
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
-//     9.3 us est. d5.c.sum.product         k_product_3c5346df
+//     8.3 us est. d5.c.sum.product         k_product_3c5346df
 //     1.6 us est. d5.split                 k_basis_c287699e
-//     6.1 us est. d6.c.sum.part            k_product_5ac0e812
+//     5.5 us est. d6.c.sum.part            k_product_1eb2d0e4
 //     1.7 us est. d6                       k_reduce_9c246260
 //     1.4 us est. y                        k_reduce_c1049b74
 
@@ -170,27 +166,27 @@ const csrnet_info *csrnet_describe(void);
 #define v_d4_b CONST(24320)
 #define v_d5_k INIT(63553536)
 #define v_d5_b CONST(25344)
-#define v_d6_k CONST(25856)
-#define v_d6_b CONST(320768)
+#define v_d6_k INIT(64733184)
+#define v_d6_b CONST(25856)
 #define v_d5 ARENA(1806336)
 #define v_d5_c_sum_digits ARENA(2359296)
 #define v_d4_c_sum_digits ARENA(0)
-#define v_d3_c_sum_digits ARENA(0)
-#define v_d2_c_sum_digits ARENA(0)
-#define v_d5_c_sum_filter CONST(321024)
-#define v_d4_c_sum_filter CONST(5039616)
-#define v_d3_c_sum_filter CONST(23913984)
-#define v_d2_c_sum_filter CONST(61662720)
-#define v_d1_c_sum_filter CONST(99411456)
-#define v_v4_c_c_sum_filter CONST(137160192)
-#define v_v4_b_c_sum_filter CONST(174908928)
-#define v_v4_a_c_sum_filter CONST(212657664)
-#define v_v3_c_c_sum_filter CONST(231532032)
-#define v_v3_b_c_sum_filter CONST(240969216)
-#define v_v3_a_c_sum_filter CONST(250406400)
-#define v_v2_b_c_sum_filter CONST(255124992)
-#define v_v2_a_c_sum_filter CONST(257484288)
-#define v_v1_b_c_sum_filter CONST(258663936)
+#define v_d3_c_sum_digits ARENA(9437184)
+#define v_d2_c_sum_digits ARENA(9437184)
+#define v_d5_c_sum_filter CONST(26112)
+#define v_d4_c_sum_filter CONST(4744704)
+#define v_d3_c_sum_filter CONST(23619072)
+#define v_d2_c_sum_filter CONST(61367808)
+#define v_d1_c_sum_filter CONST(99116544)
+#define v_v4_c_c_sum_filter CONST(136865280)
+#define v_v4_b_c_sum_filter CONST(174614016)
+#define v_v4_a_c_sum_filter CONST(212362752)
+#define v_v3_c_c_sum_filter CONST(231237120)
+#define v_v3_b_c_sum_filter CONST(240674304)
+#define v_v3_a_c_sum_filter CONST(250111488)
+#define v_v2_b_c_sum_filter CONST(254830080)
+#define v_v2_a_c_sum_filter CONST(257189376)
+#define v_v1_b_c_sum_filter CONST(258369024)
 #define v_v1_a ARENA(28901376)
 #define v_v1_b_c_sum_data ARENA(0)
 #define v_v1_b_c_sum_product ARENA(28901376)
@@ -217,25 +213,24 @@ const csrnet_info *csrnet_describe(void);
 #define v_v4_c_c_sum_data ARENA(18063360)
 #define v_v4_c_c_sum_product_parts ARENA(0)
 #define v_v4_c_c_sum_product ARENA(14450688)
-#define v_d1_c_sum_digits_split ARENA(0)
-#define v_d1_c_sum_data ARENA(18874368)
-#define v_d1_c_sum_product_parts ARENA(0)
-#define v_d1_c_sum_product ARENA(18874368)
-#define v_d2_c_sum_data ARENA(18874368)
-#define v_d2_c_sum_product_parts ARENA(0)
-#define v_d2_c_sum_product ARENA(18874368)
-#define v_d3_c_sum_data ARENA(18874368)
-#define v_d3_c_sum_product_parts ARENA(0)
-#define v_d3_c_sum_product ARENA(18874368)
-#define v_d4_c_sum_data ARENA(18874368)
-#define v_d4_c_sum_product_parts ARENA(0)
-#define v_d4_c_sum_product ARENA(18874368)
+#define v_d1_c_sum_digits_split ARENA(4718592)
+#define v_d1_c_sum_data ARENA(0)
+#define v_d1_c_sum_product ARENA(4718592)
+#define v_d2_c_sum_data ARENA(0)
+#define v_d2_c_sum_product ARENA(4718592)
+#define v_d3_c_sum_data ARENA(0)
+#define v_d3_c_sum_product ARENA(4718592)
+#define v_d4_c_sum_data ARENA(9437184)
+#define v_d4_c_sum_product ARENA(14155776)
 #define v_d5_c_sum_data ARENA(0)
 #define v_d5_c_sum_product ARENA(2359296)
+#define v_d6_c_sum_relaid CONST(258958848)
 #define v_d6_c_sum_part ARENA(0)
 #define v_d6 ARENA(1806336)
-#define CONST_BYTES 259253760ull
-#define INIT_BYTES 64733184ull
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 259254528ull
+#define INIT_BYTES 65028096ull
+#define v_arrived CONST_OF(unsigned, 259253760)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -602,6 +597,55 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+}
 
 // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where
 //     i2 in 0:224, i3 in 0:224, pad x 0
@@ -1613,58 +1657,37 @@ static __global__ void __launch_bounds__(64) k_basis_3c6503df(const float *p0,
     }
 }
 
-// by digit re-layout; basis change F(4x4,3x3); summation splitting (parts)
-// d1.c.sum.product.parts[i0,i1,i2,i3,i4,i5,i6,i7] = sum(r0)
-//     d1.c.sum.data[i1,i2,128*i0+r0,i4,i5,i6,i7] * d1.c.sum.filter[i1,i2,i3,128*i0+r0] where
-//     i0 in 0:4, r0 in 0:128
+// by digit re-layout; basis change F(4x4,3x3)
+// d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+//     d1.c.sum.filter[i0,i1,i2,r0]
 // p0: d1.c.sum.filter, p1: d1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_f15489b1(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4a67f42c(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i2 = (int)(id / 8u % 36u);
-    const int i0 = (int)(id / 288u % 4u);
+    const unsigned n0 = 0u, m0 = id % 16u * 32u;
+    const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 262144 + i3 * 512 + i0 * 128 + r0]);
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 262144 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i7 = (int)(n0 + e % 16u * 4u);
+        const int i6 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i2 * 32768 + i0 * 8192 + r0 * 64 + i7]);
+        return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 131072>(a), moving<256, 4096>(b), next_early,
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i7 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 1179648 + i2 * 32768 + i3 * 64
-            + i7]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i6]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
-}
-
-// d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.product.parts[r0,i0,i1,i2,i3,i4,i5,i6]
-static __global__ void __launch_bounds__(256) k_reduce_b5d6c916(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 294912u) return;
-    const int i6 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 1179648 + i6]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i6]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1757,58 +1780,41 @@ static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
     }
 }
 
-// by digit re-layout; basis change F(4x4,3x3); summation splitting (parts)
-// d4.c.sum.product.parts[i0,i1,i2,i3,i4,i5,i6,i7] = sum(r0)
-//     d4.c.sum.data[i1,i2,64*i0+r0,i4,i5,i6,i7] * d4.c.sum.filter[i1,i2,i3,64*i0+r0] where
-//     i0 in 0:8, r0 in 0:64
+// by digit re-layout; basis change F(4x4,3x3)
+// d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
+//     d4.c.sum.filter[i0,i1,i2,r0]
 // p0: d4.c.sum.filter, p1: d4.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_2586d349(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
+static __global__ void __launch_bounds__(256, 1) k_product_ba1cec19(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 4u * 64u;
-    const int i2 = (int)(id / 4u % 36u);
-    const int i0 = (int)(id / 144u % 8u);
+    const unsigned n0 = 0u, m0 = id / 4u % 4u * 64u;
+    const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e / 4u);
+        const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 131072 + i3 * 512 + i0 * 64 + r0]);
+        return fetch<float4>(&p0[i1 * 131072 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i7 = (int)(n0 + e % 16u * 4u);
+        const int i6 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i2 * 32768 + i0 * 4096 + r0 * 64 + i7]);
+        return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 131072>(a), moving<256, 4096>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 4, from = part * 128u;
+    tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 131072>(a), moving<256,
+        4096>(b), next_early, acc);
+    leave_part<4, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 4>(acc, parts);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i7 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 589824 + i2 * 16384 + i3 * 64
-            + i7]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
-}
-
-// d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.product.parts[r0,i0,i1,i2,i3,i4,i5,i6]
-static __global__ void __launch_bounds__(256) k_reduce_91e6e850(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 147456u) return;
-    const int i6 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 589824 + i6]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i6]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1978,28 +1984,26 @@ static __global__ void __launch_bounds__(64) k_basis_c287699e(const float *p0,
     }
 }
 
-// by summation splitting (r0 inside), variable substitution
-// d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.k[i0,r0,i1,i2]
-// p0: d6.k, p1: d5
-static __global__ void __launch_bounds__(256, 1) k_product_5ac0e812(const float *p0,
+// by summation splitting (r0 inside), variable substitution; operand re-laid
+// d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.relaid[i0,i1,i2,r0]
+// p0: d6.c.sum.relaid, p1: d5
+static __global__ void __launch_bounds__(256, 2) k_product_1eb2d0e4(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 9u * 64u;
     const auto a = [&](unsigned e) {
-        const unsigned m = m0 + e % 64u;
-        const int i2 = (int)(m % 9u);
-        const int i0 = (int)(m / 9u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p0[i0 * 1152 + r0 * 9 + i2]);
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i4], i4 < 784);
     };
-    float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<36, 144>(a), moving<3136, 50176>(b), next_early,
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
@@ -2461,6 +2465,25 @@ static __global__ void __launch_bounds__(64) k_basis_149abef2(const float *__res
     }
 }
 
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet {
     int ready;  // create went through
@@ -2569,6 +2592,10 @@ static int prepare_weights(csrnet *m, cudaStream_t stream) {
         v_v2_a_c_sum_filter));
     CALL(launch(m, ALONE, k_basis_149abef2, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
         v_v1_b_c_sum_filter));
+    // by operand re-laid
+    // d6.c.sum.relaid[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "d6.c.sum.relaid", 288, 256, stream, relay{3, 0, {64,
+        128, 9}, {1152, 9, 1}, {1152, 1, 128}}, v_d6_k, v_d6_c_sum_relaid));
     return 0;
 }
 
@@ -2615,6 +2642,7 @@ static int check_device(csrnet *m) {
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 768ull, 0, 768ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,
@@ -2769,18 +2797,14 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, MIDDLE, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_f15489b1, "d1.c.sum.product.parts", 1152, 256, stream,
-        v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_b5d6c916, "d1.c.sum.product", 1152, 256, stream,
-        v_d1_c_sum_product_parts, v_d1_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_4a67f42c, "d1.c.sum.product", 576, 256, stream,
+        v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_f15489b1, "d2.c.sum.product.parts", 1152, 256, stream,
-        v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_b5d6c916, "d2.c.sum.product", 1152, 256, stream,
-        v_d2_c_sum_product_parts, v_d2_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_4a67f42c, "d2.c.sum.product", 576, 256, stream,
+        v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     return 0;
@@ -2791,18 +2815,15 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     (void)in;
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_f15489b1, "d3.c.sum.product.parts", 1152, 256, stream,
-        v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_b5d6c916, "d3.c.sum.product", 1152, 256, stream,
-        v_d3_c_sum_product_parts, v_d3_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_4a67f42c, "d3.c.sum.product", 576, 256, stream,
+        v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_2586d349, "d4.c.sum.product.parts", 1152, 256, stream,
-        v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_91e6e850, "d4.c.sum.product", 576, 256, stream,
-        v_d4_c_sum_product_parts, v_d4_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_ba1cec19, "d4.c.sum.product", 576, 256, stream,
+        v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product, (float4 *)v_workspace,
+        v_arrived + 0));
     CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
@@ -2812,8 +2833,8 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b,
         v_d5));
-    CALL(launch(m, FIRST, k_product_5ac0e812, "d6.c.sum.part", 117, 256, stream, v_d6_k, v_d5,
-        v_d6_c_sum_part));
+    CALL(launch(m, FIRST, k_product_1eb2d0e4, "d6.c.sum.part", 117, 256, stream, v_d6_c_sum_relaid,
+        v_d5, v_d6_c_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
     CALL(launch(m, LAST, k_reduce_c1049b74, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
@@ -2977,6 +2998,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    259253760ull, 381789696ull, 0x3c6aa7563ba4b068ull};
+    259254528ull, 382085376ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

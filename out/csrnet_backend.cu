@@ -7,26 +7,26 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
-// memory    arena 6370 kB (workspace 0 B of it), constants 57 MB, peak in create 96 MB
-// plan      16 steps, 85.2 us estimated; 129.3 us without derivation
+// memory    arena 4488 kB (workspace 0 B of it), constants 57 MB, peak in create 95 MB
+// plan      16 steps, 85.3 us estimated; 128.3 us without derivation
 // libraries none
-// by        basis change 12, summation splitting 3
+// by        basis change 12, operand re-laid 2, summation splitting 2
 //     1.7 us est. d1.c.data                k_basis_a4ec48a9
-//    16.0 us est. d1.c.product             k_product_25daa04e
+//    16.4 us est. d1.c.product             k_product_25daa04e
 //     1.8 us est. d2.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d2.c.data                k_basis_f60e84c6
-//    16.0 us est. d2.c.product             k_product_25daa04e
+//    16.4 us est. d2.c.product             k_product_25daa04e
 //     1.8 us est. d3.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d3.c.data                k_basis_f60e84c6
-//    16.0 us est. d3.c.product             k_product_25daa04e
+//    16.4 us est. d3.c.product             k_product_25daa04e
 //     1.8 us est. d4.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d4.c.data                k_basis_f60e84c6
-//    10.1 us est. d4.c.product             k_product_01983c39
+//    10.2 us est. d4.c.product             k_product_14252c45
 //     1.5 us est. d4.split                 k_basis_35baa8d1
-//     6.7 us est. d5.c.parts               k_product_fcd9fd93
-//     1.6 us est. d5                       k_reduce_03e0a5e9
-//     2.7 us est. y.c.part                 k_reduce_b1c5237a
-//     2.4 us est. y                        k_reduce_c71ce774
+//     6.0 us est. d5.c.part                k_product_a424b2b6
+//     1.5 us est. d5                       k_reduce_8ab78ac4
+//     3.1 us est. y.c.part                 k_product_0ceca27e
+//     1.4 us est. y                        k_reduce_b6dc7b68
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -36,7 +36,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_BACKEND_ARENA_BYTES 6522880ull
+#define CSRNET_BACKEND_ARENA_BYTES 4595712ull
 #define CSRNET_BACKEND_WEIGHT_BYTES 34504960ull
 
 #ifdef __cplusplus
@@ -112,15 +112,15 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d3_k INIT(18874368)
 #define v_d4_k INIT(28311552)
 #define v_d5_k INIT(33030144)
-#define v_y_k CONST(0)
-#define v_d4 ARENA(1605632)
+#define v_y_k INIT(34209792)
+#define v_d4 ARENA(903168)
 #define v_d4_c_digits ARENA(4194304)
 #define v_d3_c_digits ARENA(4194304)
 #define v_d2_c_digits ARENA(4194304)
-#define v_d4_c_filter CONST(294912)
-#define v_d3_c_filter CONST(8683520)
-#define v_d2_c_filter CONST(25460736)
-#define v_d1_c_filter CONST(42237952)
+#define v_d4_c_filter CONST(0)
+#define v_d3_c_filter CONST(8388608)
+#define v_d2_c_filter CONST(25165824)
+#define v_d1_c_filter CONST(41943040)
 #define v_d1_c_data ARENA(0)
 #define v_d1_c_product ARENA(2097152)
 #define v_d2_c_data ARENA(0)
@@ -129,12 +129,13 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d3_c_product ARENA(2097152)
 #define v_d4_c_data ARENA(0)
 #define v_d4_c_product ARENA(2097152)
-#define v_d5_c_lines CONST(59015168)
-#define v_d5_c_parts ARENA(0)
-#define v_d5 ARENA(6422528)
+#define v_d5_c_relaid CONST(58720256)
+#define v_d5_c_part ARENA(0)
+#define v_d5 ARENA(903168)
+#define v_y_c_relaid CONST(59899904)
 #define v_y_c_part ARENA(0)
 #define CONST_BYTES 60194816ull
-#define INIT_BYTES 34209792ull
+#define INIT_BYTES 34504704ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -176,20 +177,6 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
 template <typename T>
 const T &some();  // of which only the type is asked
 
-// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
-template <unsigned APART, typename L>
-struct spaced_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned APART, typename L>
-static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
-    return {load};
-}
-
 // Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
 // load says where.
 template <unsigned BYTES, unsigned APART, typename L>
@@ -210,12 +197,6 @@ template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
-}
-template <unsigned APART, typename L>
-static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
-                                                unsigned k0) -> decltype(load(0u, 0u)) {
-    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
-            load(threadIdx.x + 256u * i, k0).inside};
 }
 
 // A load's elements.
@@ -666,27 +647,27 @@ static __global__ void __launch_bounds__(64) k_basis_f60e84c6(const float *p0,
 // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.filter[i0,i1,i2,r0]
 // p0: d4.c.filter, p1: d4.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_01983c39(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_14252c45(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 32u;
-    const int i1 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 8u * 32u;
+    const int i1 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 131072 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i6 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i6 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 8192>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i6 = (int)(n0 + tile.column(j));
@@ -738,137 +719,124 @@ static __global__ void __launch_bounds__(64) k_basis_35baa8d1(const float *p0,
     }
 }
 
-// by summation splitting (parts)
-// d5.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) d4[0,16*i0+r0,i3+2*r1-2,i4+2*r2-2] *
-//     d5.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad d4 0
-// p0: d5.c.lines, p1: d4
-static __global__ void __launch_bounds__(256, 1) k_product_fcd9fd93(const float *p0,
+// by summation splitting (r0 inside), variable substitution; operand re-laid
+// d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.relaid[i0,i1,i2,r0]
+// p0: d5.c.relaid, p1: d4
+static __global__ void __launch_bounds__(256, 2) k_product_a424b2b6(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 2u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 2304 + r2 * 256 + i0 * 16 + r0]);
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 36u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 256 + r0]);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        const int t0 = r1 * 2 + i3 - 2;
-        const int t1 = r2 * 2 + i4 - 2;
-        return fetch<float>(&p1[i0 * 3136 + r0 * 196 + t0 * 14 + t1],
-            n < 196u && (unsigned)t0 < 14u && (unsigned)t1 < 14u);
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 196 + i4], i4 < 196);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<589824>(a), spaced<3136>(b), next_early, acc);
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
+        acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 25088 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i2 * 196 + i4]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
         }
-    }
-}
-
-// d5.c[0,i1,i2,i3] = sum(r0) d5.c.parts[r0,0,i1,i2,i3]
-// d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_03e0a5e9(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)id;
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 25088 + i3];
-    }
-    y[i3] = relu(acc);
-}
-
-// by summation splitting (r1,r2 inside), variable substitution
-// y.c.part[i0,i1,i2,i3] = sum(r0,r1) d5[0,i0,i2+2*r0-2,i3+2*r1-2] * y.c.part.filter[i0,i1,r0,r1]
-//     where i2 in 0:14, i3 in 0:14, pad d5 0
-// p0: d5, p1: y.c.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_b1c5237a(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 229376u) return;
-    const int i3 = (int)(id % 7u) * 2;
-    const int strip = (int)(id / 7u % 4u);
-    const int i1 = (int)(id / 28u % 64u);
-    const int i0 = (int)(id / 1792u);
-    float x[8][6];
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        const int t0 = strip * 4 + j - 2;
-#pragma unroll
-        for (int k = 0; k < 6; k += 2) {
-            const int t1 = i3 + k - 2;
-            const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
-                ? *reinterpret_cast<const float2 *>(&p0[i0 * 196 + t0 * 14 + t1]) : make_float2(0.f,
-                0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-        }
-    }
-#pragma unroll
-    for (int o = 0; o < 4; o++) {
-        const int i2 = strip * 4 + o;
-        if (i2 >= 14) break;
-        float acc0 = 0.f, acc1 = 0.f;
-#pragma unroll
-        for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-            for (int r1 = 0; r1 < 3; r1++) {
-                const float v0 = p1[i1 * 1152 + i0 * 9 + r0 * 3 + r1];
-                acc0 += x[r0 * 2 + o][r1 * 2] * v0;
-                acc1 += x[r0 * 2 + o][r1 * 2 + 1] * v0;
-            }
-        }
-        reinterpret_cast<float2 *>(y)[i0 * 6272 + i1 * 98 + i2 * 7 + i3 / 2] = make_float2(acc0,
-            acc1);
     }
 }
 
 // by summation splitting
-// y.c[0,i1,i2,i3] = sum(r0) y.c.part[r0,i1,i2,i3]
-// y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_reduce_c71ce774(const float *p0,
+// d5.c[0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14,
+//     i3 in 0:14, pad d5.c.part 0
+// d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
+static __global__ void __launch_bounds__(64) k_reduce_8ab78ac4(const float *p0,
     float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    const int i3 = (int)id;
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
     float acc = 0.f;
-    const int ahead = 8;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 128u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 12544 + i3];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 12544u) {
 #pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = r0 * 2 + i2 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = r1 * 2 + i3 - 2;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 1764 + r0 * 588
+                + r1 * 196 + t0 * 14 + t1] : 0.f;
+            acc += v0;
         }
-        y[i3] = relu(acc);
     }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
+}
+
+// by summation splitting (r0 inside), variable substitution; operand re-laid
+// y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.relaid[i0,i1,i2,r0]
+// p0: y.c.relaid, p1: d5
+static __global__ void __launch_bounds__(256, 2) k_product_0ceca27e(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 196 + i4], i4 < 196);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<784, 25088>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i2 * 196 + i4]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// by summation splitting
+// y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14,
+//     i3 in 0:14, pad y.c.part 0
+// y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
+static __global__ void __launch_bounds__(64) k_reduce_b6dc7b68(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = r0 * 2 + i2 - 2;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = r1 * 2 + i3 - 2;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 1764 + r0 * 588
+                + r1 * 196 + t0 * 14 + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
 }
 
 // Those that only create launches.
@@ -1059,9 +1027,13 @@ static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
         v_d2_c_filter));
     CALL(launch(m, ALONE, k_basis_a3a259e8, "d1.c.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_filter));
-    // d5.c.lines[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "d5.c.lines", 1152, 256, stream, relay{3, 0, {128, 256,
-        9}, {2304, 9, 1}, {2304, 1, 256}}, v_d5_k, v_d5_c_lines));
+    // by operand re-laid
+    // d5.c.relaid[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "d5.c.relaid", 1152, 256, stream, relay{3, 0, {128, 256,
+        9}, {2304, 9, 1}, {2304, 1, 256}}, v_d5_k, v_d5_c_relaid));
+    // as d5.c.relaid
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.c.relaid", 288, 256, stream, relay{3, 0, {64, 128,
+        9}, {1152, 9, 1}, {1152, 1, 128}}, v_y_k, v_y_c_relaid));
     return 0;
 }
 
@@ -1197,16 +1169,16 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
         v_d4_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, FIRST, k_product_01983c39, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+    CALL(launch(m, FIRST, k_product_14252c45, "d4.c.product", 256, 256, stream, v_d4_c_filter,
         v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
-    CALL(launch(m, FIRST, k_product_fcd9fd93, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
-        v_d5_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_03e0a5e9, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
-    CALL(launch(m, MIDDLE, k_reduce_b1c5237a, "y.c.part", 896, 256, stream, v_d5, v_y_k,
+    CALL(launch(m, FIRST, k_product_a424b2b6, "d5.c.part", 252, 256, stream, v_d5_c_relaid, v_d4,
+        v_d5_c_part));
+    CALL(launch(m, MIDDLE, k_reduce_8ab78ac4, "d5", 392, 64, stream, v_d5_c_part, v_d5));
+    CALL(launch(m, MIDDLE, k_product_0ceca27e, "y.c.part", 126, 256, stream, v_y_c_relaid, v_d5,
         v_y_c_part));
-    CALL(launch(m, LAST, k_reduce_c71ce774, "y", 392, dim3(32, 8), stream, v_y_c_part, v_y));
+    CALL(launch(m, LAST, k_reduce_b6dc7b68, "y", 196, 64, stream, v_y_c_part, v_y));
     return 0;
 }
 
@@ -1334,6 +1306,6 @@ static const csrnet_backend_tensor info_weights[] = {
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
     CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
-    60194816ull, 100927488ull, 0x8f67e44c7724f8a7ull};
+    60194816ull, 99295232ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

@@ -7,16 +7,15 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 2304 kB (workspace 512 kB of it), constants 14 MB, peak in create 26 MB
-// plan      7 steps, 25.1 us estimated; 42.4 us without derivation
+// memory    arena 2176 kB (workspace 1024 kB of it), constants 14 MB, peak in create 26 MB
+// plan      6 steps, 23.7 us estimated; 45.6 us without derivation
 // libraries none
-// by        sums of one term 1, one-point rule by phases 2, summation splitting 2
+// by        sums of one term 1, one-point rule by phases 3, summation splitting 1
 //     2.1 us est. r1                       k_reduce_36593d99
-//     6.4 us est. r2.split                 k_product_931cd315, in 8 parts
-//     4.9 us est. c3.phases.parts          k_product_37f5dd63
-//     1.7 us est. r3.split                 k_reduce_31c8b55e
-//     4.4 us est. c4.phases.parts          k_product_5ddd6e02
-//     1.7 us est. r4.split                 k_reduce_94c69e91
+//     6.0 us est. r2.split                 k_product_931cd315, in 8 parts
+//     3.7 us est. c3.phases.parts          k_product_6ea260d0
+//     2.3 us est. r3.split                 k_reduce_78f41b2d
+//     5.5 us est. r4.split                 k_product_7a6bda8d, in 4 parts
 //     4.0 us est. y.split                  k_reduce_a0ab44d1
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -27,7 +26,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 2359296ull
+#define DCGAN_ARENA_BYTES 2228224ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -103,16 +102,15 @@ const dcgan_info *dcgan_describe(void);
 #define v_k5 INIT(11010048)
 #define v_r3 ARENA(2097152)
 #define v_r2 ARENA(2097152)
-#define v_r1 ARENA(524288)
+#define v_r1 ARENA(1048576)
 #define v_c2_phases_lines CONST(3276800)
 #define v_c3_phases_lines CONST(11665408)
-#define v_c5_taps CONST(13762560)
 #define v_c3_phases_parts ARENA(0)
-#define v_r4 ARENA(2097152)
-#define v_c4_phases_parts ARENA(0)
+#define v_c5_taps CONST(13762560)
+#define v_r4 ARENA(1048576)
 #define v_c4_phases_lines CONST(13774848)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 14299392ull
+#define CONST_BYTES 14299648ull
 #define INIT_BYTES 11022336ull
 #define v_arrived CONST_OF(unsigned, 14299136)
 
@@ -695,126 +693,110 @@ static __global__ void __launch_bounds__(256, 1) k_product_931cd315(const float 
 // c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
 //     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8,
 //     r0 in 0:16, pad r2 0
-// p0: r2, p1: c3.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_37f5dd63(const float *p0,
+// p0: c3.phases.lines, p1: r2
+static __global__ void __launch_bounds__(256, 1) k_product_6ea260d0(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 64u, m0 = 0u;
+    const unsigned n0 = 0u, m0 = id % 2u * 64u;
     const int i2 = (int)(id / 2u % 2u);
     const int i1 = (int)(id / 4u % 2u);
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 64u;
-        const int i5 = (int)(m % 8u);
-        const int i4 = (int)(m / 8u);
+        const int i3 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i5 = (int)(n % 8u);
+        const int i4 = (int)(n / 8u);
         const int r2 = (int)(k0 / 16u % 2u);
         const int r1 = (int)(k0 / 16u / 2u);
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i1 + i4 + r1 - 1;
         const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p0[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
+        return fetch<float>(&p1[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
             (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
-    };
     float acc[4][4] = {};
-    tile.multiply<false, true, 2>(0u, 64u, spaced<1024>(a), spaced<262144>(b), next_early, acc);
+    tile.multiply<true, false, 1>(0u, 64u, spaced<262144>(a), spaced<1024>(b), next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
-        const int i5 = (int)(m % 8u);
-        const int i4 = (int)(m / 8u);
-        const int i3 = (int)(n0 + tile.column(j));
-        y[i0 * 32768 + i3 * 256 + i4 * 32 + i1 * 16 + i5 * 2 + i2] = acc[i][j];
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 32768 + i1 * 16384 + i2 * 8192 + i3 * 64
+            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
 // c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_31c8b55e(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
     if (id >= 32768u) return;
-    const int i1 = (int)id;
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 8u);
+    const int i0 = (int)(id / 16u % 2u);
+    const int i3 = (int)(id / 32u);
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 32768 + i1];
+        acc += p0[r0 * 32768 + i0 * 16384 + i1 * 8192 + i3 * 8 + i4];
     }
-    y[i1] = relu(acc);
+    y[i3 * 32 + i0 * 16 + i4 * 2 + i1] = relu(acc);
 }
 
-// by one-point rule by phases; summation splitting (parts)
-// c4.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) r3[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2-1] *
-//     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16,
-//     r0 in 0:16, pad r3 0
+// by one-point rule by phases
+// c4.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r3[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
+//     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
+// r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_5ddd6e02(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+static __global__ void __launch_bounds__(256, 1) k_product_7a6bda8d(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 4u * 64u;
-    const int i2 = (int)(id / 4u % 2u);
-    const int i1 = (int)(id / 8u % 2u);
-    const int i0 = (int)(id / 16u % 8u);
+    const unsigned n0 = id / 4u % 2u * 32u, m0 = id / 8u % 8u * 32u;
+    const int i1 = (int)(id / 64u % 2u);
+    const int i0 = (int)(id / 128u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 64u;
-        const int i5 = (int)(m % 16u);
-        const int i4 = (int)(m / 16u);
-        const int r2 = (int)(k0 / 16u % 2u);
-        const int r1 = (int)(k0 / 16u / 2u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        const int t0 = i1 + i4 + r1 - 1;
-        const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p0[i0 * 4096 + r0 * 256 + t0 * 16 + t1],
-            (unsigned)t0 < 16u && (unsigned)t1 < 16u);
+        const unsigned m = m0 + e % 32u;
+        const int i4 = (int)(m % 16u);
+        const int i3 = (int)(m / 16u);
+        const int r2 = (int)(k0 / 128u % 2u);
+        const int r1 = (int)(k0 / 128u / 2u);
+        const int r0 = (int)(k0 % 128u + e / 32u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float>(&p0[r0 * 256 + t0 * 16 + t1], (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(&p1[r2 * 32768 + i0 * 4096 + r0 * 256 + i1 * 128 + i2 * 64 + i3]);
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 256 + i0 * 128 + i1 * 64 + i2]);
     };
     float acc[4][4] = {};
-    tile.multiply<false, false, 2>(0u, 64u, spaced<4096>(a), spaced<16384>(b), next_early, acc);
+    const unsigned part = blockIdx.x % 4, from = part * 128u;
+    tile.multiply<false, false, 2>(from, min(from + 128u, 512u), turning<1024, 8192, 128>(a),
+        moving<1024, 32768>(b), next_early, acc);
+    leave_part<4, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 1>(acc, parts);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const unsigned m = m0 + tile.row(i);
-        const int i5 = (int)(m % 16u);
-        const int i4 = (int)(m / 16u);
-        const int i3 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 65536 + i4 * 4096 + i1 * 2048 + i5 * 128 + i2 * 64
-            + i3]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i4 = (int)(m % 16u);
+        const int i3 = (int)(m / 16u);
+        const int i2 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 128 + i1 * 64
+            + i2]) = make_float4(relu(acc[i][j]), relu(acc[i][j + 1]), relu(acc[i][j + 2]),
+            relu(acc[i][j + 3]));
     }
-}
-
-// c4.phases[i0,i1,i2,i3,i4] = sum(r0) c4.phases.parts[r0,i0,i1,i2,i3,i4]
-// r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_94c69e91(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i2 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 65536 + i2]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i2]) = make_float4(relu(acc0), relu(acc1), relu(acc2),
-        relu(acc3));
 }
 
 // by one-point rule by phases
@@ -1018,7 +1000,7 @@ static int check_device(dcgan *m) {
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 512ull, 0, 512ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -1091,18 +1073,13 @@ static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t
     // r2.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, FIRST, k_product_931cd315, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
         v_r2, (float4 *)v_workspace, v_arrived + 0));
-    // c3.phases.parts stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, MIDDLE, k_product_37f5dd63, "c3.phases.parts", 128, 256, stream, v_r2,
-        v_c3_phases_lines, v_c3_phases_parts));
+    CALL(launch(m, MIDDLE, k_product_6ea260d0, "c3.phases.parts", 128, 256, stream,
+        v_c3_phases_lines, v_r2, v_c3_phases_parts));
     // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, MIDDLE, k_reduce_31c8b55e, "r3.split", 512, 64, stream, v_c3_phases_parts,
-        v_r3));
-    // c4.phases.parts stored as [i0,i4,i1,i5,i2,i3]
-    CALL(launch(m, MIDDLE, k_product_5ddd6e02, "c4.phases.parts", 128, 256, stream, v_r3,
-        v_c4_phases_lines, v_c4_phases_parts));
+    CALL(launch(m, LAST, k_reduce_78f41b2d, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_reduce_94c69e91, "r4.split", 256, 64, stream, v_c4_phases_parts,
-        v_r4));
+    CALL(launch(m, FIRST, k_product_7a6bda8d, "r4.split", 256, 256, stream, v_r3, v_c4_phases_lines,
+        v_r4, (float4 *)v_workspace, v_arrived + 16));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_a0ab44d1, "y.split", 3072, 128, stream, v_r4, v_c5_taps, v_y));
     return 0;
@@ -1230,6 +1207,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299392ull, 27681024ull, 0x6756f55537a6229eull};
+    14299648ull, 27550208ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define FSRCNN_ARENA_BYTES 626688ull
+#define FSRCNN_ARENA_BYTES 561152ull
 #define FSRCNN_WEIGHT_BYTES 54272ull
 
 #ifdef __cplusplus

@@ -7,16 +7,15 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 608 kB (workspace 512 kB of it), constants 11 MB, peak in create 12 MB
-// plan      7 steps, 17.2 us estimated; 26.9 us without derivation
+// memory    arena 608 kB (workspace 512 kB of it), constants 11 MB, peak in create 21 MB
+// plan      6 steps, 15.5 us estimated; 25.8 us without derivation
 // libraries none
-// by        sums of one term 1, summation splitting 4, one-point rule by phases 2
+// by        sums of one term 1, one-point rule by phases 3, summation splitting 1
 //     1.7 us est. r1                       k_reduce_0f9a92ee
-//     3.0 us est. c2.part                  k_reduce_9e9e1147
-//     1.3 us est. r2                       k_reduce_e344faba
-//     3.1 us est. c3.part                  k_reduce_59dba90d
-//     1.3 us est. r3                       k_reduce_97820583
-//     4.6 us est. r4.split                 k_product_1702b865, in 8 parts
+//     3.7 us est. r2.split                 k_reduce_aa11a52e, in 4 parts
+//     2.6 us est. c3.phases.parts          k_product_208b1b79
+//     1.5 us est. r3.split                 k_reduce_05b55c0b
+//     3.9 us est. r4.split                 k_product_1702b865, in 8 parts
 //     2.1 us est. y.split                  k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -97,21 +96,22 @@ const infogan_info *infogan_describe(void);
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 CONST(0)
-#define v_k2 CONST(1634304)
-#define v_k3 CONST(8974336)
-#define v_k4 INIT(0)
-#define v_k5 INIT(524288)
-#define v_r1 ARENA(65536)
-#define v_c2_part ARENA(0)
-#define v_r2 ARENA(131072)
+#define v_k2 INIT(0)
+#define v_k3 INIT(7340032)
+#define v_k4 INIT(9437184)
+#define v_k5 INIT(9961472)
 #define v_r3 ARENA(589824)
-#define v_c5_taps CONST(11071488)
-#define v_c3_part ARENA(0)
+#define v_r2 ARENA(524288)
+#define v_r1 ARENA(540672)
+#define v_c3_phases_lines CONST(1634304)
+#define v_c5_taps CONST(3731456)
+#define v_c2_taps CONST(3743744)
+#define v_c3_phases_parts ARENA(0)
 #define v_r4 ARENA(524288)
 #define v_c4_phases_lines CONST(11083776)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 11608320ull
-#define INIT_BYTES 536576ull
+#define CONST_BYTES 11624704ull
+#define INIT_BYTES 9973760ull
 #define v_arrived CONST_OF(unsigned, 11608064)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -154,6 +154,20 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
 template <typename T>
 const T &some();  // of which only the type is asked
 
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
 // Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
 // load says where.
 template <unsigned BYTES, unsigned APART, typename L>
@@ -184,11 +198,40 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// TURNS of a thread's, one behind the other, of one line.
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
+    }
+};
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
+                                                unsigned i, unsigned k0)
+    -> decltype(a.load(0u, *a.taps)) {
+    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
+    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -556,267 +599,136 @@ static __global__ void __launch_bounds__(256) k_reduce_0f9a92ee(const float *__r
     }
 }
 
-// by summation splitting (r0 inside), variable substitution
-// c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
-// p0: k2, p1: r1
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_9e9e1147(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][64];
-    __shared__ __align__(16) float few[8][56][4];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 256u * 16u;
-    float acc[4][4] = {};
-    {
-        const int i2 = (int)(n0 + lane * 4u);
-        const unsigned first = threadIdx.x / 32u * 56 + group;
-        for (unsigned k0 = 0; k0 < 448u; k0 += 448u) {
-            float4 w[7];
-#pragma unroll
-            for (int u = 0; u < 7; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 4096 + i2]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[2][4] = {};
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 56) break;
-                const unsigned k = k0 + threadIdx.x / 32u * 56u + t;
-                const int r0 = (int)k;
-#pragma unroll
-                for (int i = 0; i < 4; i += 4) {
-                    const int i4 = (int)i;
-                    const float4 four = *reinterpret_cast<const float4 *>(&p1[r0 * 4 + i4]);
-                    own[s][i + 0] = four.x;
-                    own[s][i + 1] = four.y;
-                    own[s][i + 2] = four.z;
-                    own[s][i + 3] = four.w;
-                }
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 56) break;
-#pragma unroll
-                for (int i = 0; i < 4; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 7; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[4];
-#pragma unroll
-                for (int i = 0; i < 4; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 16; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 64; e += 256) {
-        const int i4 = (int)(e / 16u);
-        const unsigned n = n0 + e % 16u;
-        const int i2 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i2 * 4 + i4] = v;
-    }
-}
-
-// by summation splitting, one-point rule
-// c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,2*r0+(i2+1)%2,2*r1+(i3+1)%2,(i2+1)/2-r0,(i3+1)/2-r1]
-//     where i2 in 0:4, i3 in 0:4, r0 in 0:2, r1 in 0:2, pad c2.part 0
-// r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_e344faba(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+// by one-point rule by phases
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
+//     c2.taps[i0,i1,i2,r0,r1_,r2] where i3 in 0:2, i4 in 0:2, pad r1 0
+// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+// p0: r1, p1: c2.taps
+static __global__ void __launch_bounds__(256) k_reduce_aa11a52e(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x / 4u * 32u + threadIdx.x;
+    const unsigned id = column < 4096u ? column : 4096u - 1u;  // all load, some do not store
     await_previous(next_early);
-    if (id >= 4096u) return;
-    const int i3 = (int)(id % 4u);
-    const int i2 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u);
-    const int t0 = (i2 + 1) / 2;
-    const int t2 = (i3 + 1) / 2;
-    const int t4 = (i3 + 1) % 2;
-    const int t5 = (i2 + 1) % 2;
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 2u);
+    const int i0 = (int)(id / 4u % 2u);
+    const int i3 = (int)(id / 8u % 2u);
+    const int i2 = (int)(id / 16u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t1 = -r0 + t0;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 448u; k += 32u) {
+        const int r0 = (int)k;
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            const int t3 = -r1 + t2;
-            const float v0 = (unsigned)t1 < 2u && (unsigned)t3 < 2u ? p0[i1 * 64 + r0 * 32 + t5 * 16
-                + r1 * 8 + t4 * 4 + t1 * 2 + t3] : 0.f;
-            acc += v0;
+            const int t0 = i0 + i3 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 2; r2++) {
+                const int t1 = i1 + i4 + r2 - 1;
+                const float v0 = (unsigned)t0 < 2u && (unsigned)t1 < 2u ? p0[r0 * 4 + t0 * 2 + t1]
+                    : 0.f;
+                const float v1 = v0 * p1[r0 * 4096 + r1 * 2048 + r2 * 1024 + i2 * 4 + i0 * 2 + i1];
+                acc += v1;
+            }
         }
     }
-    y[i1 * 16 + i2 * 4 + i3] = relu(acc);
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
+    if (threadIdx.y == 0u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        sums[blockIdx.x * 32u] = acc;
+    }
+    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
+    acc = 0.f;
+    for (unsigned p = threadIdx.y; p < 4u; p += 8u) {
+        const float other = __ldcg(&sums[(blockIdx.x / 4u * 4u + p) * 32u]);
+        acc += other;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4096u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i2 * 16 + i3 * 8 + i0 * 4 + i4 * 2 + i1] = relu(acc);
+    }
 }
 
-// by summation splitting (r0 inside), variable substitution
-// c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * k3[r0,i0,i1,i2]
-// p0: k3, p1: r2
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_59dba90d(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][256];
-    __shared__ __align__(16) float few[8][32][20];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+// by one-point rule by phases; summation splitting (parts)
+// c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
+//     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:4, i5 in 0:4,
+//     r0 in 0:16, pad r2 0
+// p0: r2, p1: c3.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_208b1b79(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 128u * 16u;
-    float acc[16][4] = {};
-    {
-        const int i2 = (int)((n0 + lane * 4u) % 4u);
-        const int i1 = (int)((n0 + lane * 4u) / 4u);
-        const unsigned first = threadIdx.x / 32u * 32 + group;
-        for (unsigned k0 = 0; k0 < 256u; k0 += 256u) {
-            float4 w[4];
-#pragma unroll
-            for (int u = 0; u < 4; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 2048 + i1 * 4 + i2]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[1][16] = {};
-#pragma unroll
-            for (int s = 0; s < 1; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                const unsigned k = k0 + threadIdx.x / 32u * 32u + t;
-                const int r0 = (int)k;
-#pragma unroll
-                for (int i = 0; i < 16; i += 4) {
-                    const int i4 = (int)(i % 4u);
-                    const int i3 = (int)(i / 4u);
-                    const float4 four = *reinterpret_cast<const float4 *>(&p1[r0 * 16 + i3 * 4
-                        + i4]);
-                    own[s][i + 0] = four.x;
-                    own[s][i + 1] = four.y;
-                    own[s][i + 2] = four.z;
-                    own[s][i + 3] = four.w;
-                }
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 1; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-#pragma unroll
-                for (int i = 0; i < 16; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 4; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[16];
-#pragma unroll
-                for (int i = 0; i < 16; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 64; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    const unsigned n0 = id % 2u * 64u, m0 = 0u;
+    const int i2 = (int)(id / 2u % 2u);
+    const int i1 = (int)(id / 4u % 2u);
+    const int i0 = (int)(id / 8u % 16u);
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int4 taps[64];
+    for (unsigned k = threadIdx.x; k < 64u; k += 256u) {
+        const int r0 = (int)(k % 16u);
+        const int r2 = (int)(k / 16u % 2u);
+        const int r1 = (int)(k / 32u);
+        taps[k] = make_int4(r0 * 16 + r1 * 4 + r2 - 5, r1 - 1, r2 - 1, 0);
     }
     __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 256; e += 256) {
-        const int i4 = (int)((e / 16u) % 4u);
-        const int i3 = (int)((e / 16u) / 4u);
-        const unsigned n = n0 + e % 16u;
-        const int i2 = (int)(n % 4u);
-        const int i1 = (int)(n / 4u);
-        float v = part[0][e];
+    const auto a = [&](unsigned e, const int4 &tap) {
+        const unsigned m = m0 + e % 16u;
+        const int i5 = (int)(m % 4u);
+        const int i4 = (int)(m / 4u);
+        const int t0 = i1 + i4 + tap.y;
+        const int t1 = i2 + i5 + tap.z;
+        return fetch<float>(&p0[i0 * 256 + i1 * 4 + i4 * 4 + i2 + i5 + tap.x],
+            (unsigned)t0 < 4u && (unsigned)t1 < 4u);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e / 16u);
+        const unsigned k = k0 + e % 16u * 4u;
+        const int r0 = (int)(k % 16u);
+        const int r2 = (int)(k / 16u);
+        return fetch<float4>(&p1[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<false, true, 2>(0u, 64u, tapped<16, 4>(a, taps), spaced<65536>(b), next_early,
+        acc);
 #pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i1 * 64 + i3 * 16 + i2 * 4 + i4] = v;
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i5 = (int)(m % 4u);
+        const int i4 = (int)(m / 4u);
+        const int i3 = (int)(n0 + tile.column(j));
+        y[i0 * 8192 + i3 * 64 + i4 * 16 + i1 * 8 + i5 * 2 + i2] = acc[i][j];
     }
 }
 
-// by summation splitting, one-point rule
-// c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,2*r0+(i2+1)%2,2*r1+(i3+1)%2,(i2+1)/2-r0,(i3+1)/2-r1]
-//     where i2 in 0:8, i3 in 0:8, r0 in 0:2, r1 in 0:2, pad c3.part 0
-// r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_97820583(const float *p0,
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
+// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
+static __global__ void __launch_bounds__(64) k_reduce_05b55c0b(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
     if (id >= 8192u) return;
-    const int i3 = (int)(id % 8u);
-    const int i2 = (int)(id / 8u % 8u);
-    const int i1 = (int)(id / 64u);
-    const int t0 = (i2 + 1) / 2;
-    const int t2 = (i3 + 1) / 2;
-    const int t4 = (i3 + 1) % 2;
-    const int t5 = (i2 + 1) % 2;
+    const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t1 = -r0 + t0;
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t3 = -r1 + t2;
-            const float v0 = (unsigned)t1 < 4u && (unsigned)t3 < 4u ? p0[i1 * 256 + r0 * 128
-                + t5 * 64 + t1 * 16 + r1 * 8 + t4 * 4 + t3] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 8192 + i1];
     }
-    y[i1 * 64 + i2 * 8 + i3] = relu(acc);
+    y[i1] = relu(acc);
 }
 
 // by one-point rule by phases
@@ -1003,15 +915,23 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
-    // c4.phases.lines[i0,i1,i2,i3,i4,i5] = k4[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
+    // by one-point rule by phases
+    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
+    //     i4 in 0:2, i5 in 0:2
+    // c2.taps stored as [i3,i4,i5,i2,i0,i1]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c2.taps", 7168, 256, stream, relay{6, 15, {2, 2, 256,
+        448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048, 1024}}, v_k2, v_c2_taps));
+    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
+    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
+        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144, 131072, 1024, 512, 256, 1}}, v_k3,
+        v_c3_phases_lines));
+    // as c3.phases.lines
     // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
         64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64, 1, 65536, 32768, 256}}, v_k4,
         v_c4_phases_lines));
-    // by one-point rule by phases
-    // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
-    //     i4 in 0:2, i5 in 0:2
+    // as c2.taps
     CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
         2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
@@ -1060,7 +980,8 @@ static int check_device(infogan *m) {
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 16640ull, 0, 16640ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -1130,14 +1051,18 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_reduce_0f9a92ee, "r1", 56, dim3(32, 8), stream, v_k1, v_z, v_r1));
-    CALL(launch(m, MIDDLE, k_reduce_9e9e1147, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
-    CALL(launch(m, MIDDLE, k_reduce_e344faba, "r2", 64, 64, stream, v_c2_part, v_r2));
-    // c3.part stored as [i0,i1,i3,i2,i4]
-    CALL(launch(m, MIDDLE, k_reduce_59dba90d, "c3.part", 128, 256, stream, v_k3, v_r2, v_c3_part));
-    CALL(launch(m, MIDDLE, k_reduce_97820583, "r3", 128, 64, stream, v_c3_part, v_r3));
+    // r2.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, MIDDLE, k_reduce_aa11a52e, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
+        v_r2, (float4 *)v_workspace, v_arrived + 0));
+    // c3.phases.parts stored as [i0,i3,i4,i1,i5,i2]
+    CALL(launch(m, MIDDLE, k_product_208b1b79, "c3.phases.parts", 128, 256, stream, v_r2,
+        v_c3_phases_lines, v_c3_phases_parts));
+    // r3.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, MIDDLE, k_reduce_05b55c0b, "r3.split", 128, 64, stream, v_c3_phases_parts,
+        v_r3));
     // r4.split stored as [i3,i0,i4,i1,i2]
     CALL(launch(m, MIDDLE, k_product_1702b865, "r4.split", 128, 256, stream, v_r3,
-        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 0));
+        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 4096));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;
@@ -1265,6 +1190,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11608320ull, 12767488ull, 0x274286081a8138a1ull};
+    11624704ull, 22221056ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

@@ -7,24 +7,25 @@
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 8192 kB (workspace 0 B of it), constants 5124 kB, peak in create 16 MB
-// plan      4 steps, 85.9 us estimated; 99.7 us without derivation
-// libraries none
+// memory    arena 38 MB (workspace 32 MB of it), constants 5124 kB, peak in create 46 MB
+// plan      4 steps, 91.9 us estimated; 106.9 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        merging 1, online softmax 1
-//    39.6 us est. v.merged                 k_product_ba117c69
+//    44.7 us est. v.merged                 cuBLAS sgemm 1024 x 1536 x 512
 //    14.4 us est. o                        k_attention_240861e6
-//    16.0 us est. f                        k_product_f9bd5963
-//    16.0 us est. y                        k_product_2ab83a30
+//    16.4 us est. f                        k_product_f9bd5963
+//    16.4 us est. y                        k_product_2ab83a30
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_SHORT_ARENA_BYTES 8388608ull
+#define LONGFORMER_SHORT_ARENA_BYTES 39845888ull
 #define LONGFORMER_SHORT_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -102,12 +103,14 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_b1 CONST(1048576)
 #define v_w2 CONST(1050624)
 #define v_b2 CONST(2099200)
-#define v_t ARENA(6291456)
-#define v_v_merged ARENA(0)
-#define v_f ARENA(0)
+#define v_t ARENA(0)
 #define v_v_weights CONST(2101248)
+#define v_v_merged ARENA(33554432)
+#define v_f ARENA(2097152)
 #define CONST_BYTES 5246976ull
 #define INIT_BYTES 3145728ull
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -456,37 +459,6 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
-// by merging: shared input
-// v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
-// p0: x, p1: v.weights
-static __global__ void __launch_bounds__(256, 2) k_product_ba117c69(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 8u * 192u, m0 = id / 8u % 16u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 512 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
-        const int r0 = (int)(e / 16u % 16u);
-        return fetch<float4>(&p1[r0 * 1536 + i2]);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<6144, 256>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i1 * 1536 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
-            acc[i][j + 2], acc[i][j + 3]);
-    }
-}
-
 // by online softmax
 // s.sum[0,i1,i2,i3] = sum(r0) v.merged[0,i2,64*i1+r0+512] * v.merged[0,i2+4*i3-256,64*i1+r0+1024]
 //     where i1 in 0:8, i3 in 0:129, r0 in 0:64, pad v.merged 0
@@ -739,18 +711,23 @@ static __global__ void __launch_bounds__(256, 2) k_product_2ab83a30(const float 
 // v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
 //     wq 0, pad wv 0
 // p0: wv, p1: wq, p2: wk
-static __global__ void __launch_bounds__(256) k_map_bd5255a6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_393c922b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 786432u) return;
-    const int i0 = (int)(id % 1536u);
-    const int i1 = (int)(id / 1536u);
+    if (id >= 196608u) return;
+    const int i1 = (int)(id % 128u) * 4;
+    const int i0 = (int)(id / 128u);
+    const float4 v0 = i0 < 512 ? *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
     const int t0 = i0 - 512;
-    const float v0 = (i0 < 512 ? p0[i0 * 512 + i1] : 0.f) + ((unsigned)t0 < 512u ? p1[t0 * 512 + i1]
-        : 0.f);
-    y[i1 * 1536 + i0] = v0 + (i0 >= 1024 ? p2[i0 * 512 + i1 - 524288] : 0.f);
+    const float4 v1 = (unsigned)t0 < 512u ? *reinterpret_cast<const float4 *>(&p1[t0 * 512 + i1])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v2 = i0 >= 1024 ? *reinterpret_cast<const float4 *>(&p2[i0 * 512 + i1 - 524288])
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x + v1.x + v2.x,
+        v0.y + v1.y + v2.y, v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -767,6 +744,7 @@ struct longformer_short {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -800,6 +778,68 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
+    } while (0)
+
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
+
+static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, const float *b,
+    float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
+    else
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
+    return 0;
+}
+
+static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 1024, 1536, 512, 512, 512, 1536, 0, 0,
+    0, 1.f};
+
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
+    return 0;
+}
+
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
 // over (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
@@ -816,8 +856,7 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
-    // v.weights stored as [i1,i0]
-    CALL(launch(m, ALONE, k_map_bd5255a6, "v.weights", 3072, 256, stream, v_wv, v_wq, v_wk,
+    CALL(launch(m, ALONE, k_map_393c922b, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
         v_v_weights));
     return 0;
 }
@@ -845,7 +884,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_ba117c69);
+    e = cudaFuncGetAttributes(&a, (const void *)k_attention_240861e6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -877,7 +916,7 @@ static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t s
 }
 
 static int open_libraries(longformer_short *m) {
-    (void)m;
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
 
@@ -927,8 +966,9 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_product_ba117c69, "v.merged", 128, 256, stream, v_x, v_v_weights,
-        v_v_merged));
+    // by merging: shared input
+    // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
+    CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_240861e6, "o", 128, 128, stream, v_v_merged, v_t));
     CALL(launch(m, ALONE, k_product_f9bd5963, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
@@ -955,6 +995,7 @@ static int check_run(longformer_short *m, const void *const *in, void *const *ou
 static int run_on(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     m->stream = stream;
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1031,6 +1072,7 @@ int longformer_short_capture(longformer_short *m, const void *const *in, void *c
 void longformer_short_destroy(longformer_short *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1060,6 +1102,6 @@ static const longformer_short_tensor info_weights[] = {
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
-    5246976ull, 16781312ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 48238592ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

@@ -8,69 +8,68 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 5880 kB (workspace 504 kB of it), constants 13 MB, peak in create 28 MB
-// plan      56 steps, 175.6 us estimated; nothing derived is cheaper
-// libraries cuBLAS (596 MB) 2 steps, without it up to 0.0 us more
+// plan      56 steps, 146.0 us estimated; nothing derived is cheaper
+// libraries none
 // by        summation splitting 2
-//     3.9 us est. stem                     k_product_9ca88c05
+//     2.8 us est. stem                     k_product_9ca88c05
 //     1.9 us est. b1.d                     k_reduce_c607a992
-//     3.8 us est. b1                       k_product_7792b790
-//     3.8 us est. b2.h.e                   k_product_b9b17939
+//     2.7 us est. b1                       k_product_7792b790
+//     2.8 us est. b2.h.e                   k_product_b9b17939
 //     2.4 us est. b2.h.d                   k_reduce_59778be1
-//     3.8 us est. b2.h                     k_product_8ec8d576
-//     3.8 us est. b2.b.0.e                 k_product_e49803e1
+//     2.8 us est. b2.h                     k_product_8ec8d576
+//     2.8 us est. b2.b.0.e                 k_product_e49803e1
 //     1.9 us est. b2.b.0.d                 k_reduce_31b8706f
-//     4.4 us est. b2.h.0                   k_product_a880da46
-//     3.8 us est. b3.h.e                   k_product_e49803e1
+//     3.5 us est. b2.h.0                   k_product_a880da46
+//     2.8 us est. b3.h.e                   k_product_e49803e1
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.8 us est. b3.h                     k_reduce_d2039194
-//     3.2 us est. b3.b.0.e                 k_product_0d706514
+//     3.5 us est. b3.h                     k_product_71fb7366
+//     2.3 us est. b3.b.0.e                 k_product_0d706514
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     4.4 us est. b3.h.0                   k_product_8594bbbf
-//     3.2 us est. b3.b.1.e                 k_product_0d706514
+//     3.6 us est. b3.h.0                   k_product_8594bbbf
+//     2.3 us est. b3.b.1.e                 k_product_0d706514
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     4.4 us est. b3.h.1                   k_product_8594bbbf
-//     3.2 us est. b4.h.e                   k_product_0d706514
+//     3.6 us est. b3.h.1                   k_product_8594bbbf
+//     2.3 us est. b4.h.e                   k_product_0d706514
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
-//     3.3 us est. b4.b.0.e                 k_product_23eca22a
+//     2.3 us est. b4.b.0.e                 k_product_23eca22a
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     4.5 us est. b4.h.0                   k_product_50ba42a3, in 6 parts
-//     3.3 us est. b4.b.1.e                 k_product_23eca22a
+//     3.8 us est. b4.h.0                   k_product_50ba42a3, in 6 parts
+//     2.3 us est. b4.b.1.e                 k_product_23eca22a
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     4.5 us est. b4.h.1                   k_product_50ba42a3, in 6 parts
-//     3.3 us est. b4.b.2.e                 k_product_23eca22a
+//     3.8 us est. b4.h.1                   k_product_50ba42a3, in 6 parts
+//     2.3 us est. b4.b.2.e                 k_product_23eca22a
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     4.5 us est. b4.h.2                   k_product_50ba42a3, in 6 parts
-//     3.3 us est. b5.h.e                   k_product_23eca22a
+//     3.8 us est. b4.h.2                   k_product_50ba42a3, in 6 parts
+//     2.3 us est. b5.h.e                   k_product_23eca22a
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     4.7 us est. b5.h                     k_product_6b9e50d9, in 6 parts
-//     3.8 us est. b5.b.0.e                 k_product_228fcbea
+//     3.9 us est. b5.h                     k_product_6b9e50d9, in 6 parts
+//     2.8 us est. b5.b.0.e                 k_product_228fcbea
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     5.0 us est. b5.h.0                   k_product_5cf6a64b, in 6 parts
-//     3.8 us est. b5.b.1.e                 k_product_228fcbea
+//     4.2 us est. b5.h.0                   k_product_5cf6a64b, in 6 parts
+//     2.8 us est. b5.b.1.e                 k_product_228fcbea
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     5.0 us est. b5.h.1                   k_product_5cf6a64b, in 6 parts
-//     3.8 us est. b6.h.e                   k_product_228fcbea
+//     4.2 us est. b5.h.1                   k_product_5cf6a64b, in 6 parts
+//     2.8 us est. b6.h.e                   k_product_228fcbea
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     4.9 us est. b6.h                     k_product_58f1c784, in 6 parts
-//     4.4 us est. b6.b.0.e                 k_product_6579e28a
+//     4.2 us est. b6.h                     k_product_58f1c784, in 6 parts
+//     3.5 us est. b6.b.0.e                 k_product_6579e28a
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
-//     3.6 us est. b6.b.0.c.parts           cuBLAS sgemm 160 x 49 x 30, batch 32
-//     1.6 us est. b6.h.0                   k_reduce_b472f012
-//     4.4 us est. b6.b.1.e                 k_product_6579e28a
+//     2.5 us est. b6.b.0.c.parts           k_product_5206ebe6
+//     1.7 us est. b6.h.0                   k_reduce_abcf1317
+//     3.5 us est. b6.b.1.e                 k_product_6579e28a
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
-//     3.6 us est. b6.b.1.c.parts           cuBLAS sgemm 160 x 49 x 30, batch 32
-//     1.6 us est. b6.h.1                   k_reduce_b472f012
-//     4.4 us est. b7.e                     k_product_6579e28a
+//     2.5 us est. b6.b.1.c.parts           k_product_5206ebe6
+//     1.7 us est. b6.h.1                   k_reduce_abcf1317
+//     3.5 us est. b7.e                     k_product_6579e28a
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     5.6 us est. b7                       k_product_dc50c79a, in 6 parts
-//     5.7 us est. head                     k_product_237887f5
+//     5.0 us est. b7                       k_product_dc50c79a, in 6 parts
+//     5.2 us est. head                     k_product_237887f5
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -491,7 +490,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5371392)
 #define v_b4_h_t CONST(5420544)
-#define v_b4_h ARENA(752640)
+#define v_b4_h ARENA(817152)
 #define v_b4_b_0_e_n_s INIT(9055488)
 #define v_b4_b_0_e_n_c_scaled CONST(5420800)
 #define v_b4_b_0_e_n_t CONST(5519104)
@@ -499,11 +498,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_0_d_n_s INIT(9057024)
 #define v_b4_b_0_d_n_c_scaled CONST(5520640)
 #define v_b4_b_0_d_n_t CONST(5534464)
-#define v_b4_b_0_d ARENA(301056)
+#define v_b4_b_0_d ARENA(516096)
 #define v_b4_b_0_s INIT(9058560)
 #define v_b4_b_0_c_scaled CONST(5536000)
 #define v_b4_b_0_t CONST(5634304)
-#define v_b4_h_0 ARENA(602112)
+#define v_b4_h_0 ARENA(867328)
 #define v_b4_b_1_e_n_s INIT(9058816)
 #define v_b4_b_1_e_n_c_scaled CONST(5634560)
 #define v_b4_b_1_e_n_t CONST(5732864)
@@ -511,11 +510,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_1_d_n_s INIT(9060352)
 #define v_b4_b_1_d_n_c_scaled CONST(5734400)
 #define v_b4_b_1_d_n_t CONST(5748224)
-#define v_b4_b_1_d ARENA(301056)
+#define v_b4_b_1_d ARENA(516096)
 #define v_b4_b_1_s INIT(9061888)
 #define v_b4_b_1_c_scaled CONST(5749760)
 #define v_b4_b_1_t CONST(5848064)
-#define v_b4_h_1 ARENA(652288)
+#define v_b4_h_1 ARENA(817152)
 #define v_b4_b_2_e_n_s INIT(9062144)
 #define v_b4_b_2_e_n_c_scaled CONST(5848320)
 #define v_b4_b_2_e_n_t CONST(5946624)
@@ -523,11 +522,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_2_d_n_s INIT(9063680)
 #define v_b4_b_2_d_n_c_scaled CONST(5948160)
 #define v_b4_b_2_d_n_t CONST(5961984)
-#define v_b4_b_2_d ARENA(301056)
+#define v_b4_b_2_d ARENA(516096)
 #define v_b4_b_2_s INIT(9065216)
 #define v_b4_b_2_c_scaled CONST(5963520)
 #define v_b4_b_2_t CONST(6061824)
-#define v_b4_h_2 ARENA(602112)
+#define v_b4_h_2 ARENA(867328)
 #define v_b5_h_e_n_s INIT(9065472)
 #define v_b5_h_e_n_c_scaled CONST(6062080)
 #define v_b5_h_e_n_t CONST(6160384)
@@ -535,11 +534,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_h_d_n_s INIT(9067008)
 #define v_b5_h_d_n_c_scaled CONST(6161920)
 #define v_b5_h_d_n_t CONST(6175744)
-#define v_b5_h_d ARENA(301056)
+#define v_b5_h_d ARENA(516096)
 #define v_b5_h_s INIT(9068544)
 #define v_b5_h_c_scaled CONST(6177280)
 #define v_b5_h_t CONST(6324736)
-#define v_b5_h ARENA(903168)
+#define v_b5_h ARENA(967680)
 #define v_b5_b_0_e_n_s INIT(9069056)
 #define v_b5_b_0_e_n_c_scaled CONST(6325248)
 #define v_b5_b_0_e_n_t CONST(6546432)
@@ -547,11 +546,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_b_0_d_n_s INIT(9071360)
 #define v_b5_b_0_d_n_c_scaled CONST(6548736)
 #define v_b5_b_0_d_n_t CONST(6569472)
-#define v_b5_b_0_d ARENA(451584)
+#define v_b5_b_0_d ARENA(516096)
 #define v_b5_b_0_s INIT(9073664)
 #define v_b5_b_0_c_scaled CONST(6571776)
 #define v_b5_b_0_t CONST(6792960)
-#define v_b5_h_0 ARENA(1519616)
+#define v_b5_h_0 ARENA(1042944)
 #define v_b5_b_1_e_n_s INIT(9074176)
 #define v_b5_b_1_e_n_c_scaled CONST(6793472)
 #define v_b5_b_1_e_n_t CONST(7014656)
@@ -559,11 +558,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_b_1_d_n_s INIT(9076480)
 #define v_b5_b_1_d_n_c_scaled CONST(7016960)
 #define v_b5_b_1_d_n_t CONST(7037696)
-#define v_b5_b_1_d ARENA(451584)
+#define v_b5_b_1_d ARENA(516096)
 #define v_b5_b_1_s INIT(9078784)
 #define v_b5_b_1_c_scaled CONST(7040000)
 #define v_b5_b_1_t CONST(7261184)
-#define v_b5_h_1 ARENA(903168)
+#define v_b5_h_1 ARENA(967680)
 #define v_b6_h_e_n_s INIT(9079296)
 #define v_b6_h_e_n_c_scaled CONST(7261696)
 #define v_b6_h_e_n_t CONST(7482880)
@@ -571,11 +570,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_h_d_n_s INIT(9081600)
 #define v_b6_h_d_n_c_scaled CONST(7485184)
 #define v_b6_h_d_n_t CONST(7505920)
-#define v_b6_h_d ARENA(451584)
+#define v_b6_h_d ARENA(516096)
 #define v_b6_h_s INIT(9083904)
 #define v_b6_h_c_scaled CONST(7508224)
 #define v_b6_h_t CONST(7876864)
-#define v_b6_h ARENA(1707776)
+#define v_b6_h ARENA(2195200)
 #define v_b6_b_0_e_n_s INIT(9084672)
 #define v_b6_b_0_e_n_c_scaled CONST(7877632)
 #define v_b6_b_0_e_n_t CONST(8492032)
@@ -583,12 +582,12 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_b_0_d_n_s INIT(9088512)
 #define v_b6_b_0_d_n_c_scaled CONST(8495872)
 #define v_b6_b_0_d_n_t CONST(8530432)
-#define v_b6_b_0_d ARENA(1519616)
+#define v_b6_b_0_d ARENA(2007040)
 #define v_b6_b_0_s INIT(9092352)
 #define v_b6_b_0_c_scaled CONST(8534272)
 #define v_b6_b_0_c_parts ARENA(0)
 #define v_b6_b_0_t CONST(9148672)
-#define v_b6_h_0 ARENA(1739264)
+#define v_b6_h_0 ARENA(2226688)
 #define v_b6_b_1_e_n_s INIT(9093120)
 #define v_b6_b_1_e_n_c_scaled CONST(9149440)
 #define v_b6_b_1_e_n_t CONST(9763840)
@@ -596,12 +595,12 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_b_1_d_n_s INIT(9096960)
 #define v_b6_b_1_d_n_c_scaled CONST(9767680)
 #define v_b6_b_1_d_n_t CONST(9802240)
-#define v_b6_b_1_d ARENA(1519616)
+#define v_b6_b_1_d ARENA(2007040)
 #define v_b6_b_1_s INIT(9100800)
 #define v_b6_b_1_c_scaled CONST(9806080)
 #define v_b6_b_1_c_parts ARENA(0)
 #define v_b6_b_1_t CONST(10420480)
-#define v_b6_h_1 ARENA(1003520)
+#define v_b6_h_1 ARENA(2007040)
 #define v_b7_e_n_s INIT(9101568)
 #define v_b7_e_n_c_scaled CONST(10421248)
 #define v_b7_e_n_t CONST(11035648)
@@ -609,22 +608,20 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b7_d_n_s INIT(9105408)
 #define v_b7_d_n_c_scaled CONST(11039488)
 #define v_b7_d_n_t CONST(11074048)
-#define v_b7_d ARENA(188160)
+#define v_b7_d ARENA(516096)
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11077888)
 #define v_b7_t CONST(12306688)
-#define v_b7 ARENA(376320)
+#define v_b7 ARENA(704256)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12307968)
 #define v_head_n_t CONST(13946368)
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
 #define v_stem_n_c_scaled CONST(13951488)
-#define v_workspace ARENA_OF(char, 1003520)
+#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 13955840ull
 #define INIT_BYTES 9115648ull
-#define WORKSPACE_BYTES 516096
-#define WORKSPACE_AT {1003520}
 #define v_arrived CONST_OF(unsigned, 13955072)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1456,20 +1453,35 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
 
 // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
 // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
-// p0: b3.h.d, p1: b3.h.c.scaled, p2: b3.h.t
-static __global__ void __launch_bounds__(64) k_reduce_d2039194(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 144; r0++) {
-        acc += p0[r0 * 784 + i3] * p1[i1 * 144 + r0];
+// p0: b3.h.c.scaled, p1: b3.h.d, p2: b3.h.t
+static __global__ void __launch_bounds__(256, 2) k_product_71fb7366(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 25u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 144 + r0], r0 < 144);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(k0 + e / 8u);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784 && r0 < 144);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 144u, spaced<18432>(a), spaced<100352>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
     }
-    y[i1 * 784 + i3] = acc + p2[i1];
 }
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
@@ -2060,10 +2072,43 @@ static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
 }
 
+// by summation splitting (parts)
+// b6.b.0.c.parts[i0,0,i2,i3,i4] = sum(r0) b6.b.0.d[0,15*i0+r0,i3,i4] *
+//     b6.b.0.c.scaled[i2,15*i0+r0] where i0 in 0:64, r0 in 0:15
+// p0: b6.b.0.c.scaled, p1: b6.b.0.d
+static __global__ void __launch_bounds__(256, 1) k_product_5206ebe6(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 3u * 64u;
+    const int i0 = (int)(id / 3u % 64u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 16u);
+        const int r0 = (int)(k0 + e % 16u);
+        return fetch<float>(&p0[i2 * 960 + i0 * 15 + r0], i2 < 160 && r0 < 15);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(k0 + e / 64u);
+        return fetch<float>(&p1[i0 * 735 + r0 * 49 + i4], i4 < 49 && r0 < 15);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 15u, spaced<61440>(a), spaced<784>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i2 < 160 && i4 < 49) {
+            y[i0 * 7840 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
 // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.c.parts[r0,0,i1,i2,i3]
 // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
 // p0: b6.b.0.c.parts, p1: b6.h, p2: b6.b.0.t
-static __global__ void __launch_bounds__(256) k_reduce_b472f012(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_abcf1317(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
@@ -2075,7 +2120,7 @@ static __global__ void __launch_bounds__(256) k_reduce_b472f012(const float *p0,
     const int ahead = 8;
     (void)ahead;  // where pragmas are not known
 #pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 32u; k += 8u) {
+    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
         const int r0 = (int)k;
         acc += p0[r0 * 7840 + i1 * 49 + i3];
     }
@@ -3052,7 +3097,6 @@ struct mobilenet_v2 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -3084,69 +3128,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(mobilenet_v2 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_b6_b_0_c_parts = {"b6.b.0.c.parts", 0, 0, 32, 160, 49, 30, 960, 49, 49,
-    30, 1470, 7840, 1.f};
-static const gemm_size gemm_b6_b_1_c_parts = {"b6.b.1.c.parts", 0, 0, 32, 160, 49, 30, 960, 49, 49,
-    30, 1470, 7840, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -3838,7 +3819,7 @@ static int upload(mobilenet_v2 *m, const unsigned char *blob, cudaStream_t strea
 }
 
 static int open_libraries(mobilenet_v2 *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -3913,7 +3894,7 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, MIDDLE, k_reduce_d2039194, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_71fb7366, "b3.h", 25, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
         v_b3_h_t, v_b3_h));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
@@ -3983,21 +3964,19 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
         v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 111));
     CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
-    CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
+    CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    // by summation splitting (parts)
-    // b6.b.0.c.parts[i0,0,i2,i3,i4] = sum(r0) b6.b.0.d[0,30*i0+r0,i3,i4] *
-    //     b6.b.0.c.scaled[i2,30*i0+r0] where i0 in 0:32, r0 in 0:30
-    CALL(gemm_run(m, &gemm_b6_b_0_c_parts, v_b6_b_0_c_scaled, v_b6_b_0_d, v_b6_b_0_c_parts));
-    CALL(launch(m, FIRST, k_reduce_b472f012, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
+    CALL(launch(m, MIDDLE, k_product_5206ebe6, "b6.b.0.c.parts", 192, 256, stream,
+        v_b6_b_0_c_scaled, v_b6_b_0_d, v_b6_b_0_c_parts));
+    CALL(launch(m, MIDDLE, k_reduce_abcf1317, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
         v_b6_h, v_b6_b_0_t, v_b6_h_0));
     CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
-    CALL(launch(m, LAST, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
+    CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    // as b6.b.0.c.parts
-    CALL(gemm_run(m, &gemm_b6_b_1_c_parts, v_b6_b_1_c_scaled, v_b6_b_1_d, v_b6_b_1_c_parts));
-    CALL(launch(m, FIRST, k_reduce_b472f012, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
+    CALL(launch(m, MIDDLE, k_product_5206ebe6, "b6.b.1.c.parts", 192, 256, stream,
+        v_b6_b_1_c_scaled, v_b6_b_1_d, v_b6_b_1_c_parts));
+    CALL(launch(m, MIDDLE, k_reduce_abcf1317, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
         v_b6_h_0, v_b6_b_1_t, v_b6_h_1));
     CALL(launch(m, MIDDLE, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
         v_b7_e_n_t, v_b7_e));
@@ -4039,7 +4018,6 @@ static int run_on(mobilenet_v2 *m, const void *const *in, void *const *out, cuda
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -4115,7 +4093,6 @@ int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *ou
 void mobilenet_v2_destroy(mobilenet_v2 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

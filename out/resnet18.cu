@@ -8,51 +8,51 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 5684 kB (workspace 512 kB of it), constants 57 MB, peak in create 114 MB
-// plan      43 steps, 174.8 us estimated; 203.4 us without derivation
+// plan      43 steps, 160.5 us estimated; 196.2 us without derivation
 // libraries none
 // by        basis change 28, summation splitting 6
-//     9.6 us est. r0                       k_product_51287ae4
+//     9.0 us est. r0                       k_product_51287ae4
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
-//     5.2 us est. l1.a.a.c.product         k_product_bdcf493e
+//     4.2 us est. l1.a.a.c.product         k_product_bdcf493e
 //     1.8 us est. l1.a.r                   k_basis_3adc4c30
 //     1.8 us est. l1.a.b.c.data            k_basis_2e916ba5
-//     5.2 us est. l1.a.b.c.product         k_product_bdcf493e
+//     4.2 us est. l1.a.b.c.product         k_product_bdcf493e
 //     1.9 us est. l1.a                     k_basis_29c9e352
 //     1.8 us est. l1.b.a.c.data            k_basis_2e916ba5
-//     5.2 us est. l1.b.a.c.product         k_product_bdcf493e
+//     4.2 us est. l1.b.a.c.product         k_product_bdcf493e
 //     1.8 us est. l1.b.r                   k_basis_3adc4c30
 //     1.8 us est. l1.b.b.c.data            k_basis_2e916ba5
-//     5.2 us est. l1.b.b.c.product         k_product_bdcf493e
+//     4.2 us est. l1.b.b.c.product         k_product_bdcf493e
 //     1.9 us est. l1.b                     k_basis_29c9e352
-//     5.8 us est. l2.h.a.c.part            k_product_a13d589c
+//     5.2 us est. l2.h.a.c.part            k_product_02f70d40
 //     2.8 us est. l2.h.b.c.data            k_stitch_6d17dc87
-//     6.2 us est. l2.h.b.c.product         k_product_e67bd7ea
+//     5.2 us est. l2.h.b.c.product         k_product_cae000ab
 //     1.5 us est. l2.h.b.c                 k_basis_865dadd1
-//     3.3 us est. l2.h                     k_product_657669e4
+//     2.3 us est. l2.h                     k_product_657669e4
 //     1.6 us est. l2.a.c.data              k_basis_e359ac72
-//     6.2 us est. l2.a.c.product           k_product_e67bd7ea
+//     5.2 us est. l2.a.c.product           k_product_cae000ab
 //     2.3 us est. l2.b.c.data              k_stitch_9e044880
-//     6.2 us est. l2.b.c.product           k_product_e67bd7ea
+//     5.2 us est. l2.b.c.product           k_product_cae000ab
 //     1.6 us est. l2                       k_basis_ecec62af
-//     6.5 us est. l3.h.a.c.parts           k_product_a3953e93
-//     2.3 us est. l3.h.b.c.data            k_stitch_9664f1a1
-//     6.7 us est. l3.h.b.c.product         k_product_13ca5f7d
+//     6.3 us est. l3.h.a.c.part            k_product_58ba467e
+//     2.4 us est. l3.h.b.c.data            k_stitch_bac8f89e
+//     6.2 us est. l3.h.b.c.product         k_product_55f6e29e
 //     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
-//     3.9 us est. l3.h                     k_product_90d750a1
+//     3.0 us est. l3.h                     k_product_90d750a1
 //     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
-//     6.7 us est. l3.a.c.product           k_product_13ca5f7d
+//     6.2 us est. l3.a.c.product           k_product_55f6e29e
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
-//     6.7 us est. l3.b.c.product           k_product_13ca5f7d
+//     6.2 us est. l3.b.c.product           k_product_55f6e29e
 //     1.5 us est. l3                       k_basis_fc26d277
-//     6.5 us est. l4.h.a.c.parts           k_product_10f40523
+//     6.3 us est. l4.h.a.c.parts           k_product_10f40523
 //     1.6 us est. l4.h.r                   k_reduce_09a05fb3
-//    10.6 us est. l4.h.b.c.parts           k_product_c7a1a932
-//     1.6 us est. l4.h.b.c                 k_reduce_21bb2097
-//     4.4 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
-//    10.6 us est. l4.a.c.parts             k_product_c7a1a932
-//     1.6 us est. l4.r                     k_reduce_09a05fb3
-//    10.6 us est. l4.b.c.parts             k_product_c7a1a932
-//     2.2 us est. f                        k_stitch_4dc87243
+//     9.7 us est. l4.h.b.c.parts           k_product_73f4a156
+//     1.9 us est. l4.h.b.c                 k_reduce_36185d96
+//     3.7 us est. l4.h                     k_product_a0ac9b8b, in 4 parts
+//     9.7 us est. l4.a.c.parts             k_product_73f4a156
+//     1.9 us est. l4.r                     k_reduce_0e6597b9
+//     9.7 us est. l4.b.c.parts             k_product_73f4a156
+//     2.4 us est. f                        k_stitch_fcf2803f
 //     1.8 us est. y                        k_reduce_8b7d6149
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -294,9 +294,9 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_h_b_c_scaled INIT(47109632)
 #define v_l3_h_b_c_filter CONST(11492608)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_parts ARENA(0)
+#define v_l3_h_a_c_part ARENA(0)
 #define v_l3_h_a_t CONST(15686912)
-#define v_l3_h_b_c_data ARENA(1605632)
+#define v_l3_h_b_c_data ARENA(1806336)
 #define v_l3_h_b_c_product ARENA(0)
 #define v_l3_h_b_c ARENA(802816)
 #define v_l3_h_const CONST(15687936)
@@ -316,34 +316,34 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_h_a_s INIT(54192640)
 #define v_l4_h_a_c_parts ARENA(0)
 #define v_l4_h_a_t CONST(24079616)
-#define v_l4_h_r ARENA(1806336)
+#define v_l4_h_r ARENA(3411968)
 #define v_l4_h_b_s INIT(54194688)
 #define v_l4_h_b_c_lines CONST(24081664)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_c ARENA(1806336)
+#define v_l4_h_b_c ARENA(3411968)
 #define v_l4_h_const CONST(33518848)
-#define v_l4_h ARENA(1906688)
+#define v_l4_h ARENA(3512320)
 #define v_l4_a_s INIT(54196736)
 #define v_l4_a_c_lines CONST(33520896)
 #define v_l4_a_c_parts ARENA(0)
 #define v_l4_a_t CONST(42958080)
-#define v_l4_r ARENA(1605632)
+#define v_l4_r ARENA(3211264)
 #define v_l4_b_s INIT(54198784)
 #define v_l4_b_c_lines CONST(42960128)
 #define v_l4_b_c_parts ARENA(0)
 #define v_l4_b_t CONST(52397312)
-#define v_f ARENA(1605632)
+#define v_f ARENA(3211264)
 #define v_stem_c_scaled CONST(52399360)
 #define v_l2_d_c_scaled CONST(52436992)
 #define v_l2_h_a_c_part_lines CONST(52469760)
-#define v_l2 ARENA(2408448)
+#define v_l2 ARENA(2609152)
 #define v_l3_d_c_scaled CONST(52764672)
-#define v_l3_h_a_c_lines CONST(52895744)
-#define v_l3 ARENA(1605632)
+#define v_l3_h_a_c_part_lines CONST(52895744)
+#define v_l3 ARENA(3211264)
 #define v_l4_d_c_scaled CONST(54075392)
 #define v_l4_h_a_c_lines CONST(54599680)
 #define v_l2_h ARENA(1806336)
-#define v_l3_h ARENA(1806336)
+#define v_l3_h ARENA(1605632)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 59318528ull
 #define INIT_BYTES 54200832ull
@@ -1101,32 +1101,32 @@ static __global__ void __launch_bounds__(64) k_basis_29c9e352(const float *p0, c
 // l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
 // p0: l2.h.a.c.part.lines, p1: l1.b
-static __global__ void __launch_bounds__(256, 1) k_product_a13d589c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_02f70d40(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
-    const int i1 = (int)(id / 14u % 3u);
-    const int i0 = (int)(id / 42u % 3u);
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 2u * 64u;
+    const int i1 = (int)(id / 26u % 3u);
+    const int i0 = (int)(id / 78u % 3u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
-        const int r0 = (int)(e / 128u);
+        const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 64u, moving<4608, 73728>(a), moving<12544, 25088>(b),
+    float acc[4][4] = {};
+    tile.multiply<false, false, 1>(0u, 64u, moving<4608, 73728>(a), moving<12544, 50176>(b),
         next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 784) {
@@ -1213,27 +1213,27 @@ static __global__ void __launch_bounds__(224) k_stitch_6d17dc87(const float *p0,
 // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
 //     l2.h.b.c.filter[i0,i1,i2,r0]
 // p0: l2.h.b.c.filter, p1: l2.h.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_e67bd7ea(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
-    const int i1 = (int)(id / 2u % 36u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 4u * 32u;
+    const int i1 = (int)(id / 8u % 36u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
+        const int i4 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<196, 1568>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -1438,58 +1438,57 @@ static __global__ void __launch_bounds__(64) k_basis_ecec62af(const float *p0, c
     }
 }
 
-// by summation splitting (parts)
-// l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
-//     l2 0
-// p0: l3.h.a.c.lines, p1: l2
-static __global__ void __launch_bounds__(256, 2) k_product_a3953e93(const float *p0,
+// by summation splitting (r0 inside), variable substitution
+// l3.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l2[0,r0,i0+2*i3-1,i1+2*i4-1] *
+//     l3.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:14, i4 in 0:14, pad l2 0
+// p0: l3.h.a.c.part.lines, p1: l2
+static __global__ void __launch_bounds__(256, 2) k_product_58ba467e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
-    const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(&p0[r2 * 32768 + i0 * 4096 + r0 * 256 + i2]);
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 8u * 32u;
+    const int i1 = (int)(id / 56u % 3u);
+    const int i0 = (int)(id / 168u % 3u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 2304 + i0 * 768 + i1 * 256 + i2]);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 4u;
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e / 8u;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[i3 * 7168 + r1 * 3584 + i4 * 256 + r2 * 128 + i0 * 16 + r0 - 3712],
-            n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i3 * 7168 + i0 * 3584 + i4 * 256 + i1 * 128 + r0 - 3712],
+            n < 196u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
     float acc[4][4] = {};
-    tile.multiply<false, true, 1>(0u, 144u, spaced<16384>(a), b, next_early, acc);
+    tile.multiply<false, true, 1>(0u, 128u, moving<9216, 294912>(a), moving<4, 0>(b), next_early,
+        acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i1 * 50176 + i2 * 196
+                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
+// by summation splitting
+// l3.h.a.c[0,i1,i2,i3] = sum(r0,r1) l3.h.a.c.part[r0,r1,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
-// p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __device__ __forceinline__ void part_reduce_b20ff862(const float *p0,
+// p0: l3.h.a.c.part, p1: l3.h.a.t
+static __device__ __forceinline__ void part_reduce_0487e653(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 50176 + i1 * 196 + i3];
+    for (int r1 = 0; r1 < 9; r1++) {
+        acc += p0[r1 * 50176 + i1 * 196 + i3];
     }
     y[i3] = relu(acc + p1[i1]);
 }
@@ -1543,15 +1542,15 @@ static __device__ __forceinline__ void part_basis_a2003854(const float *p0, floa
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
-// p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __global__ void __launch_bounds__(224) k_stitch_9664f1a1(const float *p0,
+// p0: l3.h.a.c.part, p1: l3.h.a.t
+static __global__ void __launch_bounds__(224) k_stitch_bac8f89e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_b20ff862(p0, p1, own, slice * 196u + k);
+        part_reduce_0487e653(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
         part_basis_a2003854(own, y, slice * 49u + k);
@@ -1561,27 +1560,27 @@ static __global__ void __launch_bounds__(224) k_stitch_9664f1a1(const float *p0,
 // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.b.c.filter, p1: l3.h.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_13ca5f7d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_55f6e29e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 32u;
-    const int i1 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 8u * 32u;
+    const int i1 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
+        const int i4 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 1568>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 1) {
+    for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -1857,36 +1856,36 @@ static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
 }
 
 // by summation splitting (parts)
-// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,16*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const int i0 = (int)(id / 8u % 32u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 16 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
+        return fetch<float>(&p1[i0 * 784 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1899,15 +1898,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float 
 }
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_21bb2097(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_36185d96(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)id;
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
+    for (int r0 = 0; r0 < 32; r0++) {
         acc += p0[r0 * 25088 + i3];
     }
     y[i3] = acc;
@@ -1953,16 +1951,32 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0ac9b8b(const float 
     }
 }
 
+// l4.a.c[0,i1,i2,i3] = sum(r0) l4.a.c.parts[r0,0,i1,i2,i3]
+// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.a.t[i1])
+// p0: l4.a.c.parts, p1: l4.a.t
+static __global__ void __launch_bounds__(64) k_reduce_0e6597b9(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 32; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
+    }
+    y[i1 * 49 + i3] = relu(acc + p1[i1]);
+}
+
 // l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.b.t[i1])
 // p0: l4.b.c.parts, p1: l4.h, p2: l4.b.t
-static __device__ __forceinline__ void part_reduce_15a91ba9(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_reduce_162d7453(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
+    for (int r0 = 0; r0 < 32; r0++) {
         acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
     y[i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
@@ -1989,14 +2003,14 @@ static __device__ __forceinline__ void part_reduce_ed9b7878(const float *p0, flo
 
 // l4 by slices in shared memory, then f
 // p0: l4.b.c.parts, p1: l4.h, p2: l4.b.t
-static __global__ void __launch_bounds__(128) k_stitch_4dc87243(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_stitch_fcf2803f(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[104];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_15a91ba9(p0, p1, p2, own, slice * 49u + k);
+        part_reduce_162d7453(p0, p1, p2, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 32u; k += 64u)
         part_reduce_ed9b7878(own, y, slice * 32u + k);
@@ -2386,17 +2400,16 @@ static __global__ void __launch_bounds__(128) k_basis_cafd7dc2(const float *__re
     }
 }
 
-// l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
+// l3.h.a.c.part.lines[i0,i1,i2,i3] = l3.h.a.s[i2] * l3.h.a.k[i2,i3,i0,i1]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(256) k_map_ba7774f9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_66caa737(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id >= 294912u) return;
-    const int i0 = (int)(id % 256u);
-    const int i3 = (int)(id / 256u % 128u);
-    const int i2 = (int)(id / 32768u);
-    y[i2 * 32768 + i3 * 256 + i0] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
+    const int i2 = (int)(id % 256u);
+    const int i1 = (int)(id / 256u);
+    y[i1 * 256 + i2] = p0[i2 * 1152 + i1] * p1[i2];
 }
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
@@ -2700,9 +2713,9 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream
         v_l3_h_b_c_filter));
     CALL(launch(m, ALONE, k_map_5a1b0358, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    // l3.h.a.c.lines stored as [i1,i2,i3,i0]
-    CALL(launch(m, ALONE, k_map_ba7774f9, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
-        v_l3_h_a_s, v_l3_h_a_c_lines));
+    // l3.h.a.c.part.lines stored as [i3,i0,i1,i2]
+    CALL(launch(m, ALONE, k_map_66caa737, "l3.h.a.c.part.lines", 1152, 256, stream, v_l3_h_a_k,
+        v_l3_h_a_s, v_l3_h_a_c_part_lines));
     CALL(launch(m, ALONE, k_map_17f26b0a, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
     CALL(launch(m, ALONE, k_map_e55a26a7, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
@@ -3004,11 +3017,11 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
     CALL(launch(m, LAST, k_basis_29c9e352, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, FIRST, k_product_a13d589c, "l2.h.a.c.part", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_02f70d40, "l2.h.a.c.part", 234, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
     CALL(launch(m, LAST, k_stitch_6d17dc87, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
-    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.b.c.product", 288, 256, stream,
         v_l2_h_b_c_filter, v_l2_h_b_c_data, v_l2_h_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_865dadd1, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
@@ -3016,20 +3029,20 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_product_657669e4, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
         v_l2_h_b_c, v_l2_h_const, v_l2_h));
     CALL(launch(m, LAST, k_basis_e359ac72, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
-    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.a.c.product", 72, 256, stream, v_l2_a_c_filter,
+    CALL(launch(m, FIRST, k_product_cae000ab, "l2.a.c.product", 288, 256, stream, v_l2_a_c_filter,
         v_l2_a_c_data, v_l2_a_c_product));
     CALL(launch(m, LAST, k_stitch_9e044880, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
-    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.b.c.product", 72, 256, stream, v_l2_b_c_filter,
+    CALL(launch(m, FIRST, k_product_cae000ab, "l2.b.c.product", 288, 256, stream, v_l2_b_c_filter,
         v_l2_b_c_data, v_l2_b_c_product));
     // l2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, LAST, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_b_t,
-        v_l2));
-    CALL(launch(m, FIRST, k_product_a3953e93, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
-        v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, LAST, k_stitch_9664f1a1, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+    CALL(launch(m, MIDDLE, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
+        v_l2_b_t, v_l2));
+    CALL(launch(m, MIDDLE, k_product_58ba467e, "l3.h.a.c.part", 504, 256, stream,
+        v_l3_h_a_c_part_lines, v_l2, v_l3_h_a_c_part));
+    CALL(launch(m, LAST, k_stitch_bac8f89e, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_part,
         v_l3_h_a_t, v_l3_h_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.b.c.product", 256, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_ae30a2a7, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
@@ -3037,11 +3050,11 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_product_90d750a1, "l3.h", 52, 256, stream, v_l2, v_l3_d_c_scaled,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, LAST, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.a.c.product", 256, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, LAST, k_stitch_2e05b393, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.b.c.product", 256, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
     // l3 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
@@ -3050,7 +3063,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l3, v_l4_h_a_c_parts));
     CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_a_t,
         v_l4_h_r));
-    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     return 0;
 }
@@ -3058,17 +3071,17 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
 static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_reduce_21bb2097, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
+    CALL(launch(m, MIDDLE, k_reduce_36185d96, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
     CALL(launch(m, LAST, k_product_a0ac9b8b, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+    CALL(launch(m, FIRST, k_product_73f4a156, "l4.a.c.parts", 256, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+    CALL(launch(m, FIRST, k_product_73f4a156, "l4.b.c.parts", 256, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
-    CALL(launch(m, MIDDLE, k_stitch_4dc87243, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
+    CALL(launch(m, MIDDLE, k_stitch_fcf2803f, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_f));
     CALL(launch(m, LAST, k_reduce_8b7d6149, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;

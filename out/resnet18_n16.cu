@@ -7,59 +7,56 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 89 MB (workspace 0 B of it), constants 153 MB, peak in create 320 MB
-// plan      49 steps, 857.5 us estimated; 1540.6 us without derivation
+// memory    arena 89 MB (workspace 512 kB of it), constants 153 MB, peak in create 320 MB
+// plan      46 steps, 846.6 us estimated; 1531.1 us without derivation
 // libraries none
-// by        basis change 33, summation splitting 5
-//   105.2 us est. r0                       k_product_713e91a6
+// by        basis change 36, summation splitting 2
+//   104.2 us est. r0                       k_product_713e91a6
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
-//    24.2 us est. l1.a.a.c.product         k_product_8a955f22
+//    23.1 us est. l1.a.a.c.product         k_product_8a955f22
 //    17.4 us est. l1.a.b.c.data            k_stitch_fbe2129a
-//    24.2 us est. l1.a.b.c.product         k_product_8a955f22
+//    23.1 us est. l1.a.b.c.product         k_product_8a955f22
 //    22.2 us est. l1.b.a.c.data            k_stitch_20681cf6
-//    24.2 us est. l1.b.a.c.product         k_product_8a955f22
+//    23.1 us est. l1.b.a.c.product         k_product_8a955f22
 //    17.4 us est. l1.b.b.c.data            k_stitch_fbe2129a
-//    24.2 us est. l1.b.b.c.product         k_product_8a955f22
+//    23.1 us est. l1.b.b.c.product         k_product_8a955f22
 //    14.9 us est. l1.b                     k_basis_7789205c
-//    46.3 us est. l2.h.r                   k_product_a03c34d5
+//    47.5 us est. l2.h.r                   k_product_508a7bfe
 //     5.6 us est. l2.h.b.c.data            k_basis_e2588060
-//    26.0 us est. l2.h.b.c.product         k_product_231ca0f6
+//    25.0 us est. l2.h.b.c.product         k_product_231ca0f6
 //     5.1 us est. l2.h.b.c                 k_basis_7aa9a3b6
-//     7.3 us est. l2.h                     k_product_d1e57323
+//     6.7 us est. l2.h                     k_product_d1e57323
 //     5.6 us est. l2.a.c.data              k_basis_e2588060
-//    26.0 us est. l2.a.c.product           k_product_231ca0f6
+//    25.0 us est. l2.a.c.product           k_product_231ca0f6
 //     5.1 us est. l2.r                     k_basis_1a3aa0d3
 //     5.6 us est. l2.b.c.data              k_basis_e2588060
-//    26.0 us est. l2.b.c.product           k_product_231ca0f6
+//    25.0 us est. l2.b.c.product           k_product_231ca0f6
 //     6.2 us est. l2                       k_basis_37e62764
-//    48.1 us est. l3.h.r                   k_product_9c11571f
+//    50.5 us est. l3.h.r                   k_product_9c11571f
 //     4.1 us est. l3.h.b.c.data            k_basis_44891dcb
-//    36.7 us est. l3.h.b.c.product         k_product_30063da8
+//    35.6 us est. l3.h.b.c.product         k_product_30063da8
 //     3.6 us est. l3.h.b.c                 k_basis_adac3d23
-//     7.9 us est. l3.h                     k_product_c40a812f
+//     7.2 us est. l3.h                     k_product_c40a812f
 //     4.1 us est. l3.a.c.data              k_basis_44891dcb
-//    36.7 us est. l3.a.c.product           k_product_30063da8
+//    35.6 us est. l3.a.c.product           k_product_30063da8
 //     3.6 us est. l3.r                     k_basis_056a70c6
 //     4.1 us est. l3.b.c.data              k_basis_44891dcb
-//    36.7 us est. l3.b.c.product           k_product_30063da8
+//    35.6 us est. l3.b.c.product           k_product_30063da8
 //     4.1 us est. l3                       k_basis_d2e0ceac
-//    50.5 us est. l4.h.a.c.part            k_product_cc542374
+//    49.5 us est. l4.h.a.c.part            k_product_cc542374
 //     4.0 us est. l4.h.r                   k_reduce_95934afe
 //     2.7 us est. l4.h.b.c.data            k_basis_c82ae8a3
-//    33.8 us est. l4.h.b.c.product.parts   k_product_6f8d88e6
-//     5.3 us est. l4.h.b.c.product         k_reduce_ee823566
+//    39.1 us est. l4.h.b.c.product         k_product_b46049d0
 //     2.4 us est. l4.h.b.c                 k_basis_e1ba8ca3
-//     9.5 us est. l4.h                     k_product_984af5e3
+//     9.2 us est. l4.h                     k_product_984af5e3
 //     2.7 us est. l4.a.c.data              k_basis_c82ae8a3
-//    33.8 us est. l4.a.c.product.parts     k_product_6f8d88e6
-//     5.3 us est. l4.a.c.product           k_reduce_ee823566
+//    39.1 us est. l4.a.c.product           k_product_b46049d0
 //     2.4 us est. l4.r                     k_basis_d9102e59
 //     2.7 us est. l4.b.c.data              k_basis_c82ae8a3
-//    33.8 us est. l4.b.c.product.parts     k_product_6f8d88e6
-//     5.3 us est. l4.b.c.product           k_reduce_ee823566
+//    39.1 us est. l4.b.c.product           k_product_b46049d0
 //     2.7 us est. l4                       k_basis_87dfa24d
-//     1.9 us est. f                        k_reduce_0cc3694c
-//     4.1 us est. y                        k_reduce_deec74f4
+//     1.9 us est. f                        k_reduce_7739307d
+//     3.9 us est. y                        k_product_510a1218, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -322,7 +319,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_b_c_data ARENA(0)
 #define v_l3_b_c_product ARENA(9437184)
 #define v_l3_b_t CONST(39807232)
-#define v_l3 ARENA(23592960)
+#define v_l3 ARENA(22085632)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_h_b_s INIT(54192640)
 #define v_l4_h_b_c_scaled INIT(54194688)
@@ -331,29 +328,25 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_c_part ARENA(0)
 #define v_l4_h_a_t CONST(77556992)
 #define v_l4_h_r ARENA(14450688)
-#define v_l4_h_b_c_data ARENA(18874368)
-#define v_l4_h_b_c_product_parts ARENA(0)
-#define v_l4_h_b_c_product ARENA(18874368)
+#define v_l4_h_b_c_data ARENA(0)
+#define v_l4_h_b_c_product ARENA(4718592)
 #define v_l4_h_b_c ARENA(0)
 #define v_l4_h_const CONST(77559040)
-#define v_l4_h ARENA(26804224)
+#define v_l4_h ARENA(9437184)
 #define v_l4_b_s INIT(63633920)
 #define v_l4_b_c_scaled INIT(63635968)
 #define v_l4_b_c_filter CONST(77561088)
 #define v_l4_a_s INIT(73073152)
 #define v_l4_a_c_scaled INIT(73075200)
 #define v_l4_a_c_filter CONST(115309824)
-#define v_l4_a_c_data ARENA(18874368)
-#define v_l4_a_c_product_parts ARENA(0)
-#define v_l4_a_c_product ARENA(18874368)
+#define v_l4_a_c_data ARENA(0)
+#define v_l4_a_c_product ARENA(4718592)
 #define v_l4_a_t CONST(153058560)
-#define v_l4_r ARENA(0)
-#define v_l4_b_c_data ARENA(18874368)
-#define v_l4_b_c_product_parts ARENA(0)
-#define v_l4_b_c_product ARENA(18874368)
+#define v_l4_r ARENA(11042816)
+#define v_l4_b_c_data ARENA(0)
+#define v_l4_b_c_product ARENA(4718592)
 #define v_l4_b_t CONST(153060608)
 #define v_l4 ARENA(0)
-#define v_f ARENA(1605632)
 #define v_stem_c_scaled CONST(153062656)
 #define v_l2_d_c_scaled CONST(153100288)
 #define v_l2_h_a_c_lines CONST(153133056)
@@ -361,8 +354,11 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_h_a_c_lines CONST(153559040)
 #define v_l4_d_c_scaled CONST(154738688)
 #define v_l4_h_a_c_part_lines CONST(155262976)
-#define CONST_BYTES 159981568ull
+#define v_f ARENA(1605632)
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 159981824ull
 #define INIT_BYTES 82512384ull
+#define v_arrived CONST_OF(unsigned, 159981568)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -729,6 +725,55 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+}
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -1108,31 +1153,31 @@ static __global__ void __launch_bounds__(256) k_basis_7789205c(const float *p0, 
 //     l2.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:28, i3 in 0:28, pad l1.b 0
 // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
 // p0: l2.h.a.c.lines, p1: l1.b, p2: l2.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_a03c34d5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_508a7bfe(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 66u * 192u, m0 = id / 66u % 2u * 64u;
+    const unsigned n0 = id % 131u * 96u, m0 = id / 131u % 2u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p0[r0 * 128 + i1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u + e / 1024u * 64u;
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
         const int i3 = (int)(n % 28u);
         const int i2 = (int)(n / 28u % 28u);
         const int i0 = (int)(n / 784u);
         const int r2 = (int)(k0 / 64u % 3u);
         const int r1 = (int)(k0 / 64u / 3u);
-        const int r0 = (int)(k0 % 64u + e / 64u % 16u);
+        const int r0 = (int)(k0 % 64u + e / 32u % 32u);
         return fetch<float>(&p1[i0 * 200704 + r0 * 3136 + i2 * 112 + r1 * 56 + i3 * 2 + r2 - 57],
             n < 12544u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
     float acc[4][12] = {};
     tile.multiply<false, false, 1>(0u, 576u, moving<512, 8192>(a), b, next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 12; e += 4) {
+    for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
@@ -1777,57 +1822,37 @@ static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
     }
 }
 
-// by basis change F(4x4,3x3); summation splitting (parts)
-// l4.h.b.c.product.parts[i0,i1,i2,i3,i4,i5,i6] = sum(r0) l4.h.b.c.data[i1,i2,128*i0+r0,i4,i5,i6] *
-//     l4.h.b.c.filter[i1,i2,i3,128*i0+r0] where i0 in 0:4, r0 in 0:128
+// by basis change F(4x4,3x3)
+// l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
+//     l4.h.b.c.filter[i0,i1,i2,r0]
 // p0: l4.h.b.c.filter, p1: l4.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_6f8d88e6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_b46049d0(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i2 = (int)(id / 8u % 36u);
-    const int i0 = (int)(id / 288u % 4u);
+    const unsigned n0 = 0u, m0 = id % 16u * 32u;
+    const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 262144 + i3 * 512 + i0 * 128 + r0]);
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 262144 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i6 = (int)(n0 + e % 16u * 4u);
+        const int i5 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i2 * 32768 + i0 * 8192 + r0 * 64 + i6]);
+        return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i5]);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 131072>(a), moving<256, 4096>(b), next_early,
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i6 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 1179648 + i2 * 32768 + i3 * 64
-            + i6]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i5]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
-}
-
-// l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.product.parts[r0,i0,i1,i2,i3,i4,i5]
-static __global__ void __launch_bounds__(256) k_reduce_ee823566(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 294912u) return;
-    const int i5 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 1179648 + i5]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i5]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by basis change F(4x4,3x3)
@@ -1997,87 +2022,62 @@ static __global__ void __launch_bounds__(64) k_basis_87dfa24d(const float *p0, c
 
 // f.sum[i0,i1] = sum(r0,r1) l4[i0,i1,r0,r1]
 // f[i0,i1] = f.sum[i0,i1] / 49
-static __global__ void __launch_bounds__(128) k_reduce_0cc3694c(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_7739307d(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
     await_previous(next_early);
     if (id >= 8192u) return;
-    const int i1 = (int)id;
+    const int i0 = (int)(id % 16u);
+    const int i1 = (int)(id / 16u);
     float acc = 0.f;
 #pragma unroll 4
     for (unsigned k = lane; k < 49u; k += 32u) {
         const int r1 = (int)k;
-        acc += p0[i1 * 49 + r1];
+        acc += p0[i0 * 25088 + i1 * 49 + r1];
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        y[i1] = acc / 49.f;
+        y[i1 * 16 + i0] = acc / 49.f;
     }
 }
 
 // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
 // y[i0,i1] = y.sum[i0,i1] + bias[i1]
-// p0: fc, p1: f, p2: bias
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(128) k_reduce_deec74f4(const float *p0, const float *p1,
-    const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ float part[4][32];
+// p0: f, p1: fc, p2: bias
+static __global__ void __launch_bounds__(256, 1) k_product_510a1218(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 500u * 2u;
-    float acc[16][2] = {};
-    {
-        for (unsigned k0 = 0; k0 < 128u; k0 += 128u) {
-            float4 w[2];
-            {
-                const unsigned k = k0 + threadIdx.x;
-                const int r0 = (int)k * 4;
+    const unsigned n0 = id / 8u % 16u * 64u, m0 = 0u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e % 4u * 4u);
+        const int r0 = (int)(e / 4u);
+        return fetch<float4>(&p0[r0 * 16 + i0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p1[i1 * 512 + r0], i1 < 1000);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 64u;
+    tile.multiply<false, true, 2>(from, min(from + 64u, 512u), moving<64, 4096>(a), moving<4,
+        32768>(b), next_early, acc);
+    leave_part<8, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
+    add_parts<8, 1>(acc, parts);
 #pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const int i1 = (int)(n0 + (unsigned)j);
-                    w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 512 + r0]);
-                }
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int i = 0; i < 16; i++) {
-                float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
-                const unsigned k = k0 + threadIdx.x;
-                const int r0 = (int)k * 4;
-                const int i0 = (int)i;
-                x = *reinterpret_cast<const float4 *>(&p1[i0 * 512 + r0]);
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const float4 v = (w[j]);
-                    acc[i][j] += v.x * x.x;
-                    acc[i][j] += v.y * x.y;
-                    acc[i][j] += v.z * x.z;
-                    acc[i][j] += v.w * x.w;
-                }
-            }
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        if (i1 < 1000) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+            *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(acc[i][j] + v0.x,
+                acc[i][j + 1] + v0.y, acc[i][j + 2] + v0.z, acc[i][j + 3] + v0.w);
         }
-    }
-#pragma unroll
-    for (int e = 0; e < 32; e++) {
-        float v = acc[e / 2][e % 2];
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 32; e += 128) {
-        const int i0 = (int)(e / 2u);
-        const unsigned n = n0 + e % 2u;
-        const int i1 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 4; j++) v += part[j][e];
-        y[i0 * 1000 + i1] = v + p2[i1];
     }
 }
 
@@ -2861,6 +2861,7 @@ static int check_device(resnet18_n16 *m) {
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -3049,7 +3050,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
     CALL(launch(m, LAST, k_basis_7789205c, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, FIRST, k_product_a03c34d5, "l2.h.r", 132, 256, stream, v_l2_h_a_c_lines, v_l1_b,
+    CALL(launch(m, FIRST, k_product_508a7bfe, "l2.h.r", 262, 256, stream, v_l2_h_a_c_lines, v_l1_b,
         v_l2_h_a_t, v_l2_h_r));
     CALL(launch(m, LAST, k_basis_e2588060, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
@@ -3097,10 +3098,8 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
         v_l4_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_6f8d88e6, "l4.h.b.c.product.parts", 1152, 256, stream,
-        v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_ee823566, "l4.h.b.c.product", 1152, 256, stream,
-        v_l4_h_b_c_product_parts, v_l4_h_b_c_product));
+    CALL(launch(m, MIDDLE, k_product_b46049d0, "l4.h.b.c.product", 576, 256, stream,
+        v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product));
     return 0;
 }
 
@@ -3113,22 +3112,20 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
         v_l4_h_b_c, v_l4_h_const, v_l4_h));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_6f8d88e6, "l4.a.c.product.parts", 1152, 256, stream,
-        v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_ee823566, "l4.a.c.product", 1152, 256, stream,
-        v_l4_a_c_product_parts, v_l4_a_c_product));
+    CALL(launch(m, MIDDLE, k_product_b46049d0, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
+        v_l4_a_c_data, v_l4_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
         v_l4_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r,
         v_l4_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_6f8d88e6, "l4.b.c.product.parts", 1152, 256, stream,
-        v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_ee823566, "l4.b.c.product", 1152, 256, stream,
-        v_l4_b_c_product_parts, v_l4_b_c_product));
+    CALL(launch(m, MIDDLE, k_product_b46049d0, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
+        v_l4_b_c_data, v_l4_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
-    CALL(launch(m, MIDDLE, k_reduce_0cc3694c, "f", 2048, 128, stream, v_l4, v_f));
-    CALL(launch(m, LAST, k_reduce_deec74f4, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
+    // f stored as [i1,i0]
+    CALL(launch(m, MIDDLE, k_reduce_7739307d, "f", 2048, 128, stream, v_l4, v_f));
+    CALL(launch(m, LAST, k_product_510a1218, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
+        (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }
 
@@ -3358,6 +3355,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    159981568ull, 335620608ull, 0x0349b93ac5df4a66ull};
+    159981824ull, 335620864ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

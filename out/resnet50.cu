@@ -7,106 +7,105 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 12 MB (workspace 8192 kB of it), constants 112 MB, peak in create 228 MB
-// plan      85 steps, 433.0 us estimated; 468.7 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// memory    arena 9408 kB (workspace 2048 kB of it), constants 112 MB, peak in create 225 MB
+// plan      85 steps, 403.1 us estimated; 442.7 us without derivation
+// libraries none
 // by        basis change 33, merging 1, summation splitting 14
-//     9.6 us est. r0                       k_product_51287ae4
+//     9.0 us est. r0                       k_product_51287ae4
 //     2.0 us est. p0                       k_reduce_771927ed
-//     3.7 us est. l1.h.r                   k_product_f180865d
+//     2.8 us est. l1.h.r                   k_product_f180865d
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
-//     5.2 us est. l1.h.b.c.product         k_product_bdcf493e
+//     4.2 us est. l1.h.b.c.product         k_product_bdcf493e
 //     1.8 us est. l1.h.t                   k_basis_3adc4c30
-//     7.8 us est. l1.h                     k_product_18887706
-//     6.5 us est. l1.h.0.r                 k_product_18efe1da
+//     7.1 us est. l1.h                     k_product_18887706
+//     6.0 us est. l1.h.0.r                 k_product_2f60db2e
 //     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
-//     5.2 us est. l1.h.0.b.c.product       k_product_bdcf493e
+//     4.2 us est. l1.h.0.b.c.product       k_product_bdcf493e
 //     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
-//     5.4 us est. l1.h.0                   k_product_a2ff115e
-//     6.5 us est. l1.h.1.r                 k_product_18efe1da
+//     4.5 us est. l1.h.0                   k_product_a2ff115e
+//     6.0 us est. l1.h.1.r                 k_product_2f60db2e
 //     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
-//     5.2 us est. l1.h.1.b.c.product       k_product_bdcf493e
+//     4.2 us est. l1.h.1.b.c.product       k_product_bdcf493e
 //     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
-//     5.4 us est. l1.h.1                   k_product_a2ff115e
-//     9.3 us est. l2.h.r                   k_product_d9b22a9e
-//     8.8 us est. l2.h.b.c.part            k_product_5d3f3780
+//     4.5 us est. l1.h.1                   k_product_a2ff115e
+//     8.3 us est. l2.h.r                   k_product_d9b22a9e
+//     8.5 us est. l2.h.b.c.part            k_product_910b0ceb
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
-//     6.1 us est. l2.h.c.c                 k_product_cd0838e8
-//     9.5 us est. l2.h                     k_product_48076347
-//     7.2 us est. l2.h.0.r                 k_product_82a379c2
+//     5.5 us est. l2.h.c.c                 k_product_08adbad1
+//     9.2 us est. l2.h                     k_product_48076347
+//     6.9 us est. l2.h.0.r                 k_product_82a379c2
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
-//     6.2 us est. l2.h.0.b.c.product       k_product_e67bd7ea
+//     5.2 us est. l2.h.0.b.c.product       k_product_cae000ab
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
-//     6.1 us est. l2.h.0                   k_product_eddf6fee
-//     7.2 us est. l2.h.1.r                 k_product_82a379c2
+//     5.5 us est. l2.h.0                   k_product_bd21160e
+//     6.9 us est. l2.h.1.r                 k_product_82a379c2
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
-//     6.2 us est. l2.h.1.b.c.product       k_product_e67bd7ea
+//     5.2 us est. l2.h.1.b.c.product       k_product_cae000ab
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
-//     6.1 us est. l2.h.1                   k_product_eddf6fee
-//     7.2 us est. l2.h.2.r                 k_product_82a379c2
+//     5.5 us est. l2.h.1                   k_product_bd21160e
+//     6.9 us est. l2.h.2.r                 k_product_82a379c2
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
-//     6.2 us est. l2.h.2.b.c.product       k_product_e67bd7ea
+//     5.2 us est. l2.h.2.b.c.product       k_product_cae000ab
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
-//     6.1 us est. l2.h.2                   k_product_b1850bc7
-//    10.2 us est. l3.h.r                   k_product_698f45f3
-//     9.9 us est. l3.h.b.c.parts           k_product_0c034654
+//     5.3 us est. l2.h.2                   k_product_f5f8bbf2
+//    10.2 us est. l3.h.r                   k_product_32b3367f
+//     9.7 us est. l3.h.b.c.parts           k_product_45b0342a
 //     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
-//     6.5 us est. l3.h.c.c                 k_product_c3482639
-//    10.2 us est. l3.h                     k_product_d81690c6
-//     5.7 us est. l3.h.0.a.c.parts         k_product_3cbdfe8d
+//     6.0 us est. l3.h.c.c                 k_product_6e41faf1
+//    10.2 us est. l3.h                     k_product_357fb287
+//     5.0 us est. l3.h.0.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.0.b.c.data          k_stitch_d0328e51
-//     6.7 us est. l3.h.0.b.c.product       k_product_13ca5f7d
+//     6.2 us est. l3.h.0.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
-//     6.5 us est. l3.h.0                   k_product_fcfe69c9
-//     5.7 us est. l3.h.1.a.c.parts         k_product_3cbdfe8d
+//     6.0 us est. l3.h.0                   k_product_ae2d5ad2
+//     5.0 us est. l3.h.1.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.1.b.c.data          k_stitch_d0328e51
-//     6.7 us est. l3.h.1.b.c.product       k_product_13ca5f7d
+//     6.2 us est. l3.h.1.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
-//     6.5 us est. l3.h.1                   k_product_fcfe69c9
-//     5.7 us est. l3.h.2.a.c.parts         k_product_3cbdfe8d
+//     6.0 us est. l3.h.1                   k_product_ae2d5ad2
+//     5.0 us est. l3.h.2.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.2.b.c.data          k_stitch_d0328e51
-//     6.7 us est. l3.h.2.b.c.product       k_product_13ca5f7d
+//     6.2 us est. l3.h.2.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
-//     6.5 us est. l3.h.2                   k_product_fcfe69c9
-//     5.7 us est. l3.h.3.a.c.parts         k_product_3cbdfe8d
+//     6.0 us est. l3.h.2                   k_product_ae2d5ad2
+//     5.0 us est. l3.h.3.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.3.b.c.data          k_stitch_d0328e51
-//     6.7 us est. l3.h.3.b.c.product       k_product_13ca5f7d
+//     6.2 us est. l3.h.3.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
-//     6.5 us est. l3.h.3                   k_product_fcfe69c9
-//     5.7 us est. l3.h.4.a.c.parts         k_product_3cbdfe8d
+//     6.0 us est. l3.h.3                   k_product_ae2d5ad2
+//     5.0 us est. l3.h.4.a.c.parts         k_product_3cbdfe8d
 //     2.7 us est. l3.h.4.b.c.data          k_stitch_d0328e51
-//     6.7 us est. l3.h.4.b.c.product       k_product_13ca5f7d
+//     6.2 us est. l3.h.4.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
-//     6.5 us est. l3.h.4                   k_product_fcfe69c9
-//     9.6 us est. l4.h.a.c.parts           cuBLAS sgemm 512 x 196 x 128, batch 8
-//     1.9 us est. l4.h.r                   k_reduce_7ae2423a
-//    10.5 us est. l4.h.b.c.parts           k_product_cf3bfe66
-//     1.6 us est. l4.h.t                   k_reduce_09a05fb3
-//     7.6 us est. l4.h.c.c                 k_product_a7f4f324
-//    11.2 us est. l4.h                     k_product_96e0db35, in 4 parts
-//     6.2 us est. l4.h.0.a.c.parts         k_product_61369b52
-//     1.6 us est. l4.h.0.r                 k_reduce_09a05fb3
-//    10.6 us est. l4.h.0.b.c.parts         k_product_c7a1a932
-//     1.6 us est. l4.h.0.t                 k_reduce_09a05fb3
-//     7.6 us est. l4.h.0                   k_product_53394168
-//     6.2 us est. l4.h.1.a.c.parts         k_product_61369b52
-//     1.6 us est. l4.h.1.r                 k_reduce_09a05fb3
-//    10.6 us est. l4.h.1.b.c.parts         k_product_c7a1a932
-//     1.6 us est. l4.h.1.t                 k_reduce_09a05fb3
-//     7.6 us est. l4.h.1                   k_product_53394168
+//     6.0 us est. l3.h.4                   k_product_1124d153
+//     7.7 us est. l4.h.a.c.parts           k_product_20d94f73
+//     2.5 us est. l4.h.r                   k_reduce_216d3820
+//     9.7 us est. l4.h.b.c.parts           k_product_58eb9b8d
+//     1.9 us est. l4.h.t                   k_reduce_0e6597b9
+//     7.3 us est. l4.h.c.c                 k_product_a7f4f324
+//    11.1 us est. l4.h                     k_product_fe4b9524, in 4 parts
+//     5.1 us est. l4.h.0.a.c.parts         k_product_dddf1d12
+//     1.9 us est. l4.h.0.r                 k_reduce_0e6597b9
+//     9.7 us est. l4.h.0.b.c.parts         k_product_73f4a156
+//     1.9 us est. l4.h.0.t                 k_reduce_0e6597b9
+//     7.3 us est. l4.h.0                   k_product_53394168
+//     5.1 us est. l4.h.1.a.c.parts         k_product_dddf1d12
+//     1.9 us est. l4.h.1.r                 k_reduce_0e6597b9
+//     9.7 us est. l4.h.1.b.c.parts         k_product_73f4a156
+//     1.9 us est. l4.h.1.t                 k_reduce_0e6597b9
+//     7.3 us est. l4.h.1                   k_product_53394168
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 12402688ull
+#define RESNET50_ARENA_BYTES 9633792ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -546,155 +545,153 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_2_b_t CONST(19171584)
 #define v_l2_h_2_t ARENA(0)
 #define v_l2_h_2_c_s INIT(96474624)
-#define v_l2_h_2_c_c_scaled CONST(19172096)
-#define v_l2_h_2_c_t CONST(19434240)
+#define v_l2_h_2_c_t CONST(19172096)
 #define v_l3_d_s INIT(96476672)
 #define v_l3_h_a_s INIT(96480768)
-#define v_l3_h_a_t CONST(19436288)
+#define v_l3_h_a_t CONST(19174144)
 #define v_l3_h_r ARENA(4816896)
 #define v_l3_h_b_s INIT(96481792)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_b_t CONST(19437312)
+#define v_l3_h_b_t CONST(19175168)
 #define v_l3_h_t ARENA(4816896)
 #define v_l3_h_c_s INIT(96482816)
-#define v_l3_h_c_c_scaled CONST(19438336)
+#define v_l3_h_c_c_scaled CONST(19176192)
 #define v_l3_h_c_c ARENA(0)
-#define v_l3_h_const CONST(20486912)
+#define v_l3_h_const CONST(20224768)
 #define v_l3_h ARENA(4816896)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
-#define v_l3_h_0_b_c_filter CONST(20491008)
+#define v_l3_h_0_b_c_filter CONST(20228864)
 #define v_l3_h_0_a_s INIT(98847232)
-#define v_l3_h_0_a_c_scaled CONST(24685312)
+#define v_l3_h_0_a_c_scaled CONST(24423168)
 #define v_l3_h_0_a_c_parts ARENA(0)
-#define v_l3_h_0_a_t CONST(25733888)
+#define v_l3_h_0_a_t CONST(25471744)
 #define v_l3_h_0_b_c_data ARENA(3211264)
 #define v_l3_h_0_b_c_product ARENA(0)
-#define v_l3_h_0_b_t CONST(25734912)
+#define v_l3_h_0_b_t CONST(25472768)
 #define v_l3_h_0_t ARENA(802816)
 #define v_l3_h_0_c_s INIT(98848256)
-#define v_l3_h_0_c_c_scaled CONST(25735936)
-#define v_l3_h_0_c_t CONST(26784512)
+#define v_l3_h_0_c_c_scaled CONST(25473792)
+#define v_l3_h_0_c_t CONST(26522368)
 #define v_l3_h_0 ARENA(3211264)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
-#define v_l3_h_1_b_c_filter CONST(26788608)
+#define v_l3_h_1_b_c_filter CONST(26526464)
 #define v_l3_h_1_a_s INIT(101212672)
-#define v_l3_h_1_a_c_scaled CONST(30982912)
+#define v_l3_h_1_a_c_scaled CONST(30720768)
 #define v_l3_h_1_a_c_parts ARENA(0)
-#define v_l3_h_1_a_t CONST(32031488)
+#define v_l3_h_1_a_t CONST(31769344)
 #define v_l3_h_1_b_c_data ARENA(4014080)
 #define v_l3_h_1_b_c_product ARENA(0)
-#define v_l3_h_1_b_t CONST(32032512)
+#define v_l3_h_1_b_t CONST(31770368)
 #define v_l3_h_1_t ARENA(802816)
 #define v_l3_h_1_c_s INIT(101213696)
-#define v_l3_h_1_c_c_scaled CONST(32033536)
-#define v_l3_h_1_c_t CONST(33082112)
+#define v_l3_h_1_c_c_scaled CONST(31771392)
+#define v_l3_h_1_c_t CONST(32819968)
 #define v_l3_h_1 ARENA(4014080)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
-#define v_l3_h_2_b_c_filter CONST(33086208)
+#define v_l3_h_2_b_c_filter CONST(32824064)
 #define v_l3_h_2_a_s INIT(103578112)
-#define v_l3_h_2_a_c_scaled CONST(37280512)
+#define v_l3_h_2_a_c_scaled CONST(37018368)
 #define v_l3_h_2_a_c_parts ARENA(0)
-#define v_l3_h_2_a_t CONST(38329088)
+#define v_l3_h_2_a_t CONST(38066944)
 #define v_l3_h_2_b_c_data ARENA(3211264)
 #define v_l3_h_2_b_c_product ARENA(0)
-#define v_l3_h_2_b_t CONST(38330112)
+#define v_l3_h_2_b_t CONST(38067968)
 #define v_l3_h_2_t ARENA(802816)
 #define v_l3_h_2_c_s INIT(103579136)
-#define v_l3_h_2_c_c_scaled CONST(38331136)
-#define v_l3_h_2_c_t CONST(39379712)
+#define v_l3_h_2_c_c_scaled CONST(38068992)
+#define v_l3_h_2_c_t CONST(39117568)
 #define v_l3_h_2 ARENA(3211264)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
-#define v_l3_h_3_b_c_filter CONST(39383808)
+#define v_l3_h_3_b_c_filter CONST(39121664)
 #define v_l3_h_3_a_s INIT(105943552)
-#define v_l3_h_3_a_c_scaled CONST(43578112)
+#define v_l3_h_3_a_c_scaled CONST(43315968)
 #define v_l3_h_3_a_c_parts ARENA(0)
-#define v_l3_h_3_a_t CONST(44626688)
+#define v_l3_h_3_a_t CONST(44364544)
 #define v_l3_h_3_b_c_data ARENA(4014080)
 #define v_l3_h_3_b_c_product ARENA(0)
-#define v_l3_h_3_b_t CONST(44627712)
+#define v_l3_h_3_b_t CONST(44365568)
 #define v_l3_h_3_t ARENA(802816)
 #define v_l3_h_3_c_s INIT(105944576)
-#define v_l3_h_3_c_c_scaled CONST(44628736)
-#define v_l3_h_3_c_t CONST(45677312)
+#define v_l3_h_3_c_c_scaled CONST(44366592)
+#define v_l3_h_3_c_t CONST(45415168)
 #define v_l3_h_3 ARENA(4014080)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
-#define v_l3_h_4_b_c_filter CONST(45681408)
+#define v_l3_h_4_b_c_filter CONST(45419264)
 #define v_l3_h_4_a_s INIT(108308992)
-#define v_l3_h_4_a_c_scaled CONST(49875712)
+#define v_l3_h_4_a_c_scaled CONST(49613568)
 #define v_l3_h_4_a_c_parts ARENA(0)
-#define v_l3_h_4_a_t CONST(50924288)
+#define v_l3_h_4_a_t CONST(50662144)
 #define v_l3_h_4_b_c_data ARENA(3211264)
 #define v_l3_h_4_b_c_product ARENA(0)
-#define v_l3_h_4_b_t CONST(50925312)
+#define v_l3_h_4_b_t CONST(50663168)
 #define v_l3_h_4_t ARENA(802816)
 #define v_l3_h_4_c_s INIT(108310016)
-#define v_l3_h_4_c_c_scaled CONST(50926336)
-#define v_l3_h_4_c_t CONST(51974912)
-#define v_l3_h_4 ARENA(11599872)
+#define v_l3_h_4_c_c_scaled CONST(50664192)
+#define v_l3_h_4_c_t CONST(51712768)
 #define v_l4_d_s INIT(108314112)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_c_scaled CONST(51979008)
-#define v_l4_h_a_c_parts ARENA(8388608)
-#define v_l4_h_a_t CONST(54076160)
-#define v_l4_h_r ARENA(1605632)
+#define v_l4_h_a_c_parts ARENA(0)
+#define v_l4_h_a_t CONST(51716864)
+#define v_l4_h_r ARENA(7225344)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(54078208)
-#define v_l4_h_t ARENA(1605632)
+#define v_l4_h_b_t CONST(51718912)
+#define v_l4_h_t ARENA(3211264)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(54080256)
-#define v_l4_h_c_c ARENA(8388608)
-#define v_l4_h_const CONST(58274560)
-#define v_l4_h ARENA(8790016)
+#define v_l4_h_c_c_scaled CONST(51720960)
+#define v_l4_h_c_c ARENA(2097152)
+#define v_l4_h_const CONST(55915264)
+#define v_l4_h ARENA(3211264)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(58282752)
+#define v_l4_h_0_a_c_scaled CONST(55923456)
 #define v_l4_h_0_a_c_parts ARENA(0)
-#define v_l4_h_0_a_t CONST(62477056)
-#define v_l4_h_0_r ARENA(1605632)
+#define v_l4_h_0_a_t CONST(60117760)
+#define v_l4_h_0_r ARENA(3612672)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(62479104)
+#define v_l4_h_0_b_c_lines CONST(60119808)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(71916288)
-#define v_l4_h_0_t ARENA(2007040)
+#define v_l4_h_0_b_t CONST(69556992)
+#define v_l4_h_0_t ARENA(4014080)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(71918336)
-#define v_l4_h_0_c_t CONST(76112640)
-#define v_l4_h_0 ARENA(1605632)
+#define v_l4_h_0_c_c_scaled CONST(69559040)
+#define v_l4_h_0_c_t CONST(73753344)
+#define v_l4_h_0 ARENA(3612672)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(76120832)
+#define v_l4_h_1_a_c_scaled CONST(73761536)
 #define v_l4_h_1_a_c_parts ARENA(0)
-#define v_l4_h_1_a_t CONST(80315136)
-#define v_l4_h_1_r ARENA(2007040)
+#define v_l4_h_1_a_t CONST(77955840)
+#define v_l4_h_1_r ARENA(3211264)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(80317184)
+#define v_l4_h_1_b_c_lines CONST(77957888)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(89754368)
-#define v_l4_h_1_t ARENA(2007040)
+#define v_l4_h_1_b_t CONST(87395072)
+#define v_l4_h_1_t ARENA(3211264)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(89756416)
-#define v_l4_h_1_c_t CONST(93950720)
+#define v_l4_h_1_c_c_scaled CONST(87397120)
+#define v_l4_h_1_c_t CONST(91591424)
 #define v_l4_h_1 ARENA(0)
 #define v_f ARENA(401408)
-#define v_stem_c_scaled CONST(93958912)
-#define v_l2_d_c_scaled CONST(93996544)
+#define v_stem_c_scaled CONST(91599616)
+#define v_l2_d_c_scaled CONST(91637248)
 #define v_l2_h_r ARENA(3612672)
-#define v_l2_h_b_c_part_lines CONST(94520832)
+#define v_l2_h_b_c_part_lines CONST(92161536)
 #define v_l2_h_2 ARENA(3211264)
-#define v_l3_d_c_scaled CONST(95110656)
-#define v_l3_h_a_c_scaled CONST(97207808)
-#define v_l3_h_b_c_lines CONST(97732096)
-#define v_l4_d_c_scaled CONST(100091392)
-#define v_l4_h_b_c_lines CONST(108480000)
+#define v_l3_d_c_scaled CONST(92751360)
+#define v_l3_h_a_c_scaled CONST(94848512)
+#define v_l3_h_b_c_lines CONST(95372800)
+#define v_l3_h_4 ARENA(6422528)
+#define v_l4_d_c_scaled CONST(97732096)
+#define v_l4_h_a_c_scaled CONST(106120704)
+#define v_l4_h_b_c_lines CONST(108217856)
+#define v_l2_h_2_c_c_scaled CONST(117655040)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 117917440ull
 #define INIT_BYTES 108359168ull
-#define WORKSPACE_BYTES 8388608
-#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 117917184)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1426,26 +1423,26 @@ static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float 
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_18efe1da(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const unsigned n0 = id % 98u * 32u, m0 = id / 98u % 2u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b),
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 401408>(b),
         next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
@@ -1527,13 +1524,13 @@ static __global__ void __launch_bounds__(256, 2) k_product_d9b22a9e(const float 
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_5d3f3780(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_910b0ceb(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
-    const int i1 = (int)(id / 14u % 3u);
-    const int i0 = (int)(id / 42u % 3u);
+    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 2u * 64u;
+    const int i1 = (int)(id / 26u % 3u);
+    const int i0 = (int)(id / 78u % 3u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
@@ -1547,12 +1544,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_5d3f3780(const float 
         return fetch<float4>(&p1[i3 * 14336 + i0 * 7168 + i4 * 256 + i1 * 128 + r0 - 7296],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
-    float acc[4][8] = {};
+    float acc[4][4] = {};
     tile.multiply<false, true, 1>(0u, 128u, moving<4608, 73728>(a), moving<4, 0>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 784) {
@@ -1589,14 +1586,14 @@ static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
 
 // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
 // p0: l2.h.c.c.scaled, p1: l2.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_cd0838e8(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_08adbad1(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1604,8 +1601,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_cd0838e8(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
@@ -1736,27 +1733,27 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 // l2.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l2.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l2.h.0.b.c.filter, p1: l2.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_e67bd7ea(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
-    const int i1 = (int)(id / 2u % 36u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 4u * 32u;
+    const int i1 = (int)(id / 8u % 36u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 16384 + i2 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
+        const int i4 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<196, 1568>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -1807,14 +1804,14 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
 // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
 // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
 // p0: l2.h.0.c.c.scaled, p1: l2.h.0.t, p2: l2.h, p3: l2.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_eddf6fee(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_bd21160e(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1822,8 +1819,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_eddf6fee(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
@@ -1843,43 +1840,41 @@ static __global__ void __launch_bounds__(256, 2) k_product_eddf6fee(const float 
 // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
 // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
 // p0: l2.h.2.t, p1: l2.h.2.c.c.scaled, p2: l2.h.1, p3: l2.h.2.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_b1850bc7(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_f5f8bbf2(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 13u * 64u;
+    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 49u * 16u;
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 784 + i3], i3 < 784);
+        const int i3 = (int)(m0 + e % 4u * 4u);
+        const int r0 = (int)(e / 4u);
+        return fetch<float4>(&p0[r0 * 784 + i3]);
     };
     const auto b = [&](unsigned e) {
-        const int i1 = (int)(n0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p1[i1 * 128 + r0]);
+        const int i1 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 512 + i1]);
     };
     float acc[4][4] = {};
-    tile.multiply<false, true, 2>(0u, 128u, moving<3136, 50176>(a), moving<4, 32768>(b), next_early,
-        acc);
+    tile.multiply<false, false, 2>(0u, 128u, moving<3136, 200704>(a), moving<2048, 32768>(b),
+        next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i3 = (int)(m0 + tile.row(i));
         const int i1 = (int)(n0 + tile.column(j));
-        if (i3 < 784) {
-            y[i3 * 512 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
-        }
+        y[i3 * 512 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
     }
 }
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.scaled, p1: l2.h.2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_698f45f3(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_32b3367f(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 32u;
+    const unsigned n0 = id % 25u * 32u, m0 = id / 25u % 8u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 8u * 4u);
         const int r0 = (int)(e / 8u);
@@ -1890,11 +1885,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_698f45f3(const float 
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i3 * 512 + r0], i3 < 784);
     };
-    float acc[8][4] = {};
+    float acc[4][4] = {};
     tile.multiply<false, true, 1>(0u, 512u, moving<1024, 32768>(a), moving<4, 65536>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
@@ -1911,12 +1906,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_698f45f3(const float 
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_0c034654(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_45b0342a(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)k0 / 16u;
@@ -1924,20 +1919,20 @@ static __global__ void __launch_bounds__(256, 1) k_product_0c034654(const float 
         return fetch<float4>(&p0[r2 * 65536 + i0 * 4096 + r0 * 256 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 128u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
         return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<6272>(b), next_early, acc);
+    float acc[4][4] = {};
+    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<12544>(b), next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
@@ -1967,26 +1962,26 @@ static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
 
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // p0: l3.h.c.c.scaled, p1: l3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_c3482639(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_6e41faf1(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 32u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
@@ -2001,11 +1996,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_c3482639(const float 
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_d81690c6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_357fb287(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 32u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 8u * 4u);
         const int r0 = (int)(e / 8u);
@@ -2018,11 +2013,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_d81690c6(const float 
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i2 * 28672 + i3 * 1024 + r0], n < 196u);
     };
-    float acc[8][4] = {};
+    float acc[4][4] = {};
     tile.multiply<false, true, 1>(0u, 512u, moving<4096, 131072>(a), moving<4, 0>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
@@ -2153,27 +2148,27 @@ static __global__ void __launch_bounds__(224) k_stitch_d0328e51(const float *p0,
 // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_13ca5f7d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_55f6e29e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 32u;
-    const int i1 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 8u * 32u;
+    const int i1 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
+        const int i4 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 1568>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 1) {
+    for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -2233,26 +2228,26 @@ static __global__ void __launch_bounds__(64) k_basis_5608a71c(const float *p0,
 // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
 // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
 // p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_ae2d5ad2(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 32u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
@@ -2266,10 +2261,77 @@ static __global__ void __launch_bounds__(256, 2) k_product_fcfe69c9(const float 
     }
 }
 
+// l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
+// l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.c.t[i1])
+// p0: l3.h.4.t, p1: l3.h.4.c.c.scaled, p2: l3.h.3, p3: l3.h.4.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_1124d153(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 32u * 32u, m0 = id / 32u % 7u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 196 + i3], i3 < 196);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i1 * 256 + r0]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<false, true, 2>(0u, 256u, moving<784, 25088>(a), moving<4, 32768>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            y[i3 * 1024 + i1] = relu(acc[i][j] + p2[i1 * 196 + i3] + p3[i1]);
+        }
+    }
+}
+
+// by summation splitting (parts)
+// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,64*i0+r0,i3,i4] * l4.h.a.c.scaled[i2,64*i0+r0]
+//     where i0 in 0:16, r0 in 0:64
+// p0: l4.h.a.c.scaled, p1: l3.h.4
+static __global__ void __launch_bounds__(256, 2) k_product_20d94f73(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 8u * 64u;
+    const int i0 = (int)(id / 16u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[i0 * 32768 + r0 * 512 + i2]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p1[i4 * 1024 + i0 * 64 + r0], i4 < 196);
+    };
+    float acc[4][8] = {};
+    tile.multiply<false, true, 1>(0u, 64u, moving<2048, 32768>(a), moving<4, 262144>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 100352 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.parts, p1: l4.h.a.t
-static __global__ void __launch_bounds__(64) k_reduce_7ae2423a(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_216d3820(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
@@ -2278,7 +2340,7 @@ static __global__ void __launch_bounds__(64) k_reduce_7ae2423a(const float *p0,
     const int i1 = (int)(id / 49u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
+    for (int r0 = 0; r0 < 16; r0++) {
         const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 100352 + i1 * 196 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
@@ -2291,34 +2353,34 @@ static __global__ void __launch_bounds__(64) k_reduce_7ae2423a(const float *p0,
 }
 
 // by summation splitting (parts)
-// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l4.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_cf3bfe66(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_58eb9b8d(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const int i0 = (int)(id / 8u % 32u);
     const auto a = [&](unsigned e, unsigned k0) {
         const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e / 16u);
-        return fetch<float4>(&p0[r2 * 262144 + i0 * 16384 + r0 * 512 + i2]);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e / 16u);
+        return fetch<float4>(&p0[r2 * 262144 + i0 * 8192 + r0 * 512 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        return fetch<float>(&p1[i0 * 6272 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15],
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        return fetch<float>(&p1[i0 * 3136 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15],
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<3136>(b), next_early, acc);
+    float acc[4][4] = {};
+    tile.multiply<false, false, 1>(0u, 144u, spaced<32768>(a), spaced<3136>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2333,7 +2395,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_cf3bfe66(const float 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
 // l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
 // p0: l4.h.b.c.parts, p1: l4.h.b.t
-static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_0e6597b9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
@@ -2341,8 +2403,7 @@ static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
+    for (int r0 = 0; r0 < 32; r0++) {
         acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
@@ -2383,7 +2444,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a7f4f324(const float 
 //     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fe4b9524(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
@@ -2395,16 +2456,16 @@ static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float 
         return fetch<float4>(&p0[r0 * 2048 + i1]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
+        const unsigned n = n0 + e / 8u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i2 * 28672 + i3 * 2048 + r0], n < 49u);
     };
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 256u;
-    tile.multiply<false, false, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), next_early, acc);
+    tile.multiply<false, true, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a), moving<4,
+        0>(b), next_early, acc);
     leave_part<4, 4>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
     add_parts<4, 4>(acc, parts);
@@ -2420,27 +2481,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_96e0db35(const float 
 }
 
 // by summation splitting (parts)
-// l4.h.0.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l4.h[0,128*i0+r0,i3,i4] *
-//     l4.h.0.a.c.scaled[i2,128*i0+r0] where i0 in 0:16, r0 in 0:128
+// l4.h.0.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l4.h[0,64*i0+r0,i3,i4] *
+//     l4.h.0.a.c.scaled[i2,64*i0+r0] where i0 in 0:32, r0 in 0:64
 // p0: l4.h.0.a.c.scaled, p1: l4.h
-static __global__ void __launch_bounds__(256, 1) k_product_61369b52(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_dddf1d12(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const int i0 = (int)(id / 8u % 32u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 2048 + i0 * 128 + r0]);
+        return fetch<float4>(&p0[i2 * 2048 + i0 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 64u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i4], i4 < 49);
+        return fetch<float>(&p1[i0 * 3136 + r0 * 49 + i4], i4 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
         acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
@@ -2454,36 +2515,36 @@ static __global__ void __launch_bounds__(256, 1) k_product_61369b52(const float 
 }
 
 // by summation splitting (parts)
-// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,16*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.0.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const int i0 = (int)(id / 8u % 32u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 16 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
+        return fetch<float>(&p1[i0 * 784 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3044,6 +3105,18 @@ static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
+// l2.h.2.c.c.scaled[i0,i1] = l2.h.2.c.s[i0] * l2.h.2.c.k[i0,i1,0,0]
+// p0: l2.h.2.c.k, p1: l2.h.2.c.s
+static __global__ void __launch_bounds__(128) k_map_1aea49f2(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 65536u) return;
+    const int i0 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    y[i1 * 512 + i0] = p0[i0 * 128 + i1] * p1[i0];
+}
+
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
 // p0: l3.d.var, p1: l3.d.scale
 static __global__ void __launch_bounds__(64) k_map_810f66e7(const float *__restrict__ p0,
@@ -3254,17 +3327,14 @@ static __global__ void __launch_bounds__(256) k_map_05ac6145(const float *__rest
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
 // p0: l4.h.a.k, p1: l4.h.a.s
-static __global__ void __launch_bounds__(256) k_map_d8c7b679(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_34202f79(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 131072u) return;
-    const int i1 = (int)(id % 256u) * 4;
-    const int i0 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1024 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 1024 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 524288u) return;
+    const int i0 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    y[i1 * 512 + i0] = p0[i0 * 1024 + i1] * p1[i0];
 }
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
@@ -3377,7 +3447,6 @@ struct resnet50 {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -3409,67 +3478,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(resnet50 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_l4_h_a_c_parts = {"l4.h.a.c.parts", 0, 0, 8, 512, 196, 128, 1024, 196,
-    196, 128, 25088, 100352, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -3660,7 +3668,8 @@ static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stre
         v_l2_h_2_b_mean, v_l2_h_2_b_s, v_l2_h_2_b_t));
     CALL(launch(m, ALONE, k_map_6134634e, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
         v_l2_h_2_c_scale, v_l2_h_2_c_s));
-    CALL(launch(m, ALONE, k_map_7c0c6799, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
+    // l2.h.2.c.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_1aea49f2, "l2.h.2.c.c.scaled", 512, 128, stream, v_l2_h_2_c_k,
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
     CALL(launch(m, ALONE, k_map_fd9fe3c3, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
         v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
@@ -3804,7 +3813,8 @@ static int prepare_weights_from_l3_h_2_a_c_scaled(resnet50 *m, cudaStream_t stre
         v_l4_d_c_scaled));
     CALL(launch(m, ALONE, k_map_6134634e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ALONE, k_map_d8c7b679, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
+    // l4.h.a.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_34202f79, "l4.h.a.c.scaled", 2048, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_scaled));
     CALL(launch(m, ALONE, k_map_fd9fe3c3, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
@@ -4198,7 +4208,7 @@ static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(resnet50 *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -4263,7 +4273,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_b_t, v_p0_joined + 200704));
     CALL(launch(m, ALONE, k_product_18887706, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
-    CALL(launch(m, FIRST, k_product_18efe1da, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_2f60db2e, "l1.h.0.r", 196, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
@@ -4273,7 +4283,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_0_b_t, v_l1_h_0_t));
     CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
         v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
-    CALL(launch(m, FIRST, k_product_18efe1da, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_2f60db2e, "l1.h.1.r", 196, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
@@ -4286,11 +4296,11 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // l2.h.r stored as [i0,i2,i3,i1]
     CALL(launch(m, ALONE, k_product_d9b22a9e, "l2.h.r", 392, 256, stream, v_l1_h_1,
         v_l2_h_a_c_scaled, v_l2_h_a_t, v_l2_h_r));
-    CALL(launch(m, FIRST, k_product_5d3f3780, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_910b0ceb, "l2.h.b.c.part", 234, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, LAST, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
-    CALL(launch(m, ALONE, k_product_cd0838e8, "l2.h.c.c", 104, 256, stream, v_l2_h_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_08adbad1, "l2.h.c.c", 104, 256, stream, v_l2_h_c_c_scaled,
         v_l2_h_t, v_l2_h_c_c));
     CALL(launch(m, ALONE, k_product_48076347, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
         v_l2_h_c_c, v_l2_h_const, v_l2_h));
@@ -4298,17 +4308,17 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
-    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.0.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.0.b.c.product", 288, 256, stream,
         v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data, v_l2_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_bd21160e, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
         v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
     CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
         v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
-    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.1.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.1.b.c.product", 288, 256, stream,
         v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data, v_l2_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
@@ -4319,68 +4329,68 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ALONE, k_product_eddf6fee, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_bd21160e, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
         v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
     CALL(launch(m, FIRST, k_product_82a379c2, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
         v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
-    CALL(launch(m, FIRST, k_product_e67bd7ea, "l2.h.2.b.c.product", 72, 256, stream,
+    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.2.b.c.product", 288, 256, stream,
         v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data, v_l2_h_2_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // l2.h.2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_b1850bc7, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
+    CALL(launch(m, ALONE, k_product_f5f8bbf2, "l2.h.2", 392, 256, stream, v_l2_h_2_t,
         v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
-    CALL(launch(m, ALONE, k_product_698f45f3, "l3.h.r", 104, 256, stream, v_l3_h_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_32b3367f, "l3.h.r", 200, 256, stream, v_l3_h_a_c_scaled,
         v_l2_h_2, v_l3_h_a_t, v_l3_h_r));
-    CALL(launch(m, FIRST, k_product_0c034654, "l3.h.b.c.parts", 128, 256, stream, v_l3_h_b_c_lines,
+    CALL(launch(m, FIRST, k_product_45b0342a, "l3.h.b.c.parts", 256, 256, stream, v_l3_h_b_c_lines,
         v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    CALL(launch(m, ALONE, k_product_c3482639, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_6e41faf1, "l3.h.c.c", 224, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, ALONE, k_product_d81690c6, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, ALONE, k_product_357fb287, "l3.h", 224, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.0.a.c.parts", 128, 256, stream,
         v_l3_h_0_a_c_scaled, v_l3_h, v_l3_h_0_a_c_parts));
     CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.0.b.c.data", 256, 224, stream, v_l3_h_0_a_c_parts,
         v_l3_h_0_a_t, v_l3_h_0_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.0.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.0.b.c.product", 256, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
     CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.1.a.c.parts", 128, 256, stream,
         v_l3_h_1_a_c_scaled, v_l3_h_0, v_l3_h_1_a_c_parts));
     CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.1.b.c.data", 256, 224, stream, v_l3_h_1_a_c_parts,
         v_l3_h_1_a_t, v_l3_h_1_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.1.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.1.b.c.product", 256, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
     CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.2.a.c.parts", 128, 256, stream,
         v_l3_h_2_a_c_scaled, v_l3_h_1, v_l3_h_2_a_c_parts));
     CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.2.b.c.data", 256, 224, stream, v_l3_h_2_a_c_parts,
         v_l3_h_2_a_t, v_l3_h_2_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.2.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.2.b.c.product", 256, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
     CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.3.a.c.parts", 128, 256, stream,
         v_l3_h_3_a_c_scaled, v_l3_h_2, v_l3_h_3_a_c_parts));
     CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.3.b.c.data", 256, 224, stream, v_l3_h_3_a_c_parts,
         v_l3_h_3_a_t, v_l3_h_3_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.3.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.3.b.c.product", 256, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
     CALL(launch(m, FIRST, k_product_3cbdfe8d, "l3.h.4.a.c.parts", 128, 256, stream,
         v_l3_h_4_a_c_scaled, v_l3_h_3, v_l3_h_4_a_c_parts));
@@ -4392,43 +4402,42 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     (void)in;
     CALL(launch(m, LAST, k_stitch_d0328e51, "l3.h.4.b.c.data", 256, 224, stream, v_l3_h_4_a_c_parts,
         v_l3_h_4_a_t, v_l3_h_4_b_c_data));
-    CALL(launch(m, FIRST, k_product_13ca5f7d, "l3.h.4.b.c.product", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.4.b.c.product", 256, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    CALL(launch(m, ALONE, k_product_fcfe69c9, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
-        v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    // by summation splitting (parts)
-    // l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,128*i0+r0,i3,i4] *
-    //     l4.h.a.c.scaled[i2,128*i0+r0] where i0 in 0:8, r0 in 0:128
-    CALL(gemm_run(m, &gemm_l4_h_a_c_parts, v_l4_h_a_c_scaled, v_l3_h_4, v_l4_h_a_c_parts));
-    CALL(launch(m, ALONE, k_reduce_7ae2423a, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
-        v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, FIRST, k_product_cf3bfe66, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    // l3.h.4 stored as [i0,i2,i3,i1]
+    CALL(launch(m, ALONE, k_product_1124d153, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
+        v_l3_h_4_c_c_scaled, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
+    CALL(launch(m, FIRST, k_product_20d94f73, "l4.h.a.c.parts", 256, 256, stream, v_l4_h_a_c_scaled,
+        v_l3_h_4, v_l4_h_a_c_parts));
+    CALL(launch(m, LAST, k_reduce_216d3820, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_a_t,
+        v_l4_h_r));
+    CALL(launch(m, FIRST, k_product_58eb9b8d, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
         v_l4_h_t));
     CALL(launch(m, ALONE, k_product_a7f4f324, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
         v_l4_h_t, v_l4_h_c_c));
-    CALL(launch(m, ALONE, k_product_96e0db35, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+    CALL(launch(m, ALONE, k_product_fe4b9524, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, FIRST, k_product_61369b52, "l4.h.0.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_dddf1d12, "l4.h.0.a.c.parts", 256, 256, stream,
         v_l4_h_0_a_c_scaled, v_l4_h, v_l4_h_0_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
         v_l4_h_0_a_t, v_l4_h_0_r));
-    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.0.b.c.parts", 256, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
     CALL(launch(m, ALONE, k_product_53394168, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
         v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0));
-    CALL(launch(m, FIRST, k_product_61369b52, "l4.h.1.a.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_dddf1d12, "l4.h.1.a.c.parts", 256, 256, stream,
         v_l4_h_1_a_c_scaled, v_l4_h_0, v_l4_h_1_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
         v_l4_h_1_a_t, v_l4_h_1_r));
-    CALL(launch(m, FIRST, k_product_c7a1a932, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.1.b.c.parts", 256, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
     CALL(launch(m, FIRST, k_product_53394168, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
         v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1));
@@ -4465,7 +4474,6 @@ static int run_on(resnet50 *m, const void *const *in, void *const *out, cudaStre
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -4540,7 +4548,6 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -4830,6 +4837,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917440ull, 238679296ull, 0x2cd14148af618012ull};
+    117917440ull, 235910400ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

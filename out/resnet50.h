@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define RESNET50_ARENA_BYTES 12402688ull
+#define RESNET50_ARENA_BYTES 9633792ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus

@@ -8,79 +8,68 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 9999 kB (workspace 2016 kB of it), constants 331 MB, peak in create 532 MB
-// plan      76 steps, 1290.3 us estimated; 1462.7 us without derivation
+// plan      65 steps, 1286.3 us estimated; 1434.9 us without derivation
 // libraries none
-// by        summation splitting 12, norm taken into the product 23, online softmax 12, what
-//     nothing reads left out 5
-//     9.6 us est. patches.sum.parts        k_product_c94377e6
+// by        summation splitting 1, norm taken into the product 23, online softmax 12, what nothing
+//     reads left out 5
+//     8.6 us est. patches.sum.parts        k_product_c94377e6
 //     4.5 us est. h                        k_stitch_24f0828b
-//    25.5 us est. a.0.t.split              k_product_7f3114ac
-//     8.7 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.0                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.0                      k_product_dab04def
-//    30.4 us est. b.0.p.parts              k_product_17a03f70
-//     2.3 us est. h.0                      k_reduce_ad8684ab
-//    25.5 us est. a.1.t.split              k_product_7f3114ac
-//     8.7 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.1                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.1                      k_product_dab04def
-//    30.4 us est. b.1.p.parts              k_product_17a03f70
-//     2.3 us est. h.1                      k_reduce_ad8684ab
-//    25.5 us est. a.2.t.split              k_product_7f3114ac
-//     8.7 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.2                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.2                      k_product_dab04def
-//    30.4 us est. b.2.p.parts              k_product_17a03f70
-//     2.3 us est. h.2                      k_reduce_ad8684ab
-//    25.5 us est. a.3.t.split              k_product_7f3114ac
-//     8.7 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.3                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.3                      k_product_dab04def
-//    30.4 us est. b.3.p.parts              k_product_17a03f70
-//     2.3 us est. h.3                      k_reduce_ad8684ab
-//    25.5 us est. a.4.t.split              k_product_7f3114ac
-//     8.7 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.4                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.4                      k_product_dab04def
-//    30.4 us est. b.4.p.parts              k_product_17a03f70
-//     2.3 us est. h.4                      k_reduce_ad8684ab
-//    25.5 us est. a.5.t.split              k_product_7f3114ac
-//     8.7 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.5                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.5                      k_product_dab04def
-//    30.4 us est. b.5.p.parts              k_product_17a03f70
-//     2.3 us est. h.5                      k_reduce_ad8684ab
-//    25.5 us est. a.6.t.split              k_product_7f3114ac
-//     8.7 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.6                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.6                      k_product_dab04def
-//    30.4 us est. b.6.p.parts              k_product_17a03f70
-//     2.3 us est. h.6                      k_reduce_ad8684ab
-//    25.5 us est. a.7.t.split              k_product_7f3114ac
-//     8.7 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.7                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.7                      k_product_dab04def
-//    30.4 us est. b.7.p.parts              k_product_17a03f70
-//     2.3 us est. h.7                      k_reduce_ad8684ab
-//    25.5 us est. a.8.t.split              k_product_7f3114ac
-//     8.7 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.8                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.8                      k_product_dab04def
-//    30.4 us est. b.8.p.parts              k_product_17a03f70
-//     2.3 us est. h.8                      k_reduce_ad8684ab
-//    25.5 us est. a.9.t.split              k_product_7f3114ac
-//     8.7 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.9                      k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.9                      k_product_dab04def
-//    30.4 us est. b.9.p.parts              k_product_17a03f70
-//     2.3 us est. h.9                      k_reduce_ad8684ab
-//    25.5 us est. a.10.t.split             k_product_7f3114ac
-//     8.7 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.8 us est. r.10                     k_product_a6dd6f7f, in 3 parts
-//    33.4 us est. g.10                     k_product_dab04def
-//    30.4 us est. b.10.p.parts             k_product_17a03f70
-//     2.3 us est. h.10                     k_reduce_ad8684ab
-//    25.5 us est. a.11.t.split             k_product_7f3114ac
+//    24.5 us est. a.0.t.split              k_product_7f3114ac
+//     9.0 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.0                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.0                      k_product_dab04def
+//    32.8 us est. h.0                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.1.t.split              k_product_7f3114ac
+//     9.0 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.1                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.1                      k_product_dab04def
+//    32.8 us est. h.1                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.2.t.split              k_product_7f3114ac
+//     9.0 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.2                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.2                      k_product_dab04def
+//    32.8 us est. h.2                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.3.t.split              k_product_7f3114ac
+//     9.0 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.3                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.3                      k_product_dab04def
+//    32.8 us est. h.3                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.4.t.split              k_product_7f3114ac
+//     9.0 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.4                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.4                      k_product_dab04def
+//    32.8 us est. h.4                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.5.t.split              k_product_7f3114ac
+//     9.0 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.5                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.5                      k_product_dab04def
+//    32.8 us est. h.5                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.6.t.split              k_product_7f3114ac
+//     9.0 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.6                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.6                      k_product_dab04def
+//    32.8 us est. h.6                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.7.t.split              k_product_7f3114ac
+//     9.0 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.7                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.7                      k_product_dab04def
+//    32.8 us est. h.7                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.8.t.split              k_product_7f3114ac
+//     9.0 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.8                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.8                      k_product_dab04def
+//    32.8 us est. h.8                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.9.t.split              k_product_7f3114ac
+//     9.0 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.9                      k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.9                      k_product_dab04def
+//    32.8 us est. h.9                      k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.10.t.split             k_product_7f3114ac
+//     9.0 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
+//    11.0 us est. r.10                     k_product_a6dd6f7f, in 3 parts
+//    34.6 us est. g.10                     k_product_dab04def
+//    32.8 us est. h.10                     k_product_e272b7b4, in 3 parts
+//    24.5 us est. a.11.t.split             k_product_7f3114ac
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
 //     2.0 us est. m.11.needed              k_row_0a21ba44
@@ -320,140 +309,129 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_bias CONST(145586176)
 #define v_z ARENA(0)
 #define v_a_11_c_needed ARENA(1815552)
-#define v_a_10_c ARENA(3879936)
-#define v_a_9_c ARENA(3879936)
-#define v_a_8_c ARENA(3879936)
-#define v_a_7_c ARENA(3879936)
-#define v_a_6_c ARENA(3879936)
-#define v_a_5_c ARENA(3879936)
-#define v_a_4_c ARENA(3879936)
-#define v_a_3_c ARENA(3879936)
-#define v_a_2_c ARENA(3879936)
-#define v_a_1_c ARENA(3879936)
-#define v_a_0_c ARENA(3879936)
+#define v_a_10_c ARENA(1815552)
+#define v_a_9_c ARENA(1815552)
+#define v_a_8_c ARENA(1815552)
+#define v_a_7_c ARENA(1815552)
+#define v_a_6_c ARENA(1815552)
+#define v_a_5_c ARENA(1815552)
+#define v_a_4_c ARENA(1815552)
+#define v_a_3_c ARENA(1815552)
+#define v_a_2_c ARENA(1815552)
+#define v_a_1_c ARENA(1815552)
+#define v_a_0_c ARENA(1815552)
 #define v_patches_sum_parts ARENA(0)
 #define v_h ARENA(9633792)
 #define v_n_0_offset CONST(145589248)
 #define v_n_0_offset2 CONST(145598464)
 #define v_n_0_weights CONST(145607680)
-#define v_a_0_t_split ARENA(2064384)
-#define v_r_0 ARENA(7262208)
+#define v_a_0_t_split ARENA(0)
+#define v_r_0 ARENA(4485120)
 #define v_m_0_offset CONST(152685568)
 #define v_m_0_offset2 CONST(152697856)
 #define v_m_0_weights CONST(152710144)
-#define v_g_0 ARENA(4841472)
-#define v_b_0_p_parts ARENA(0)
-#define v_h_0 ARENA(4841472)
+#define v_g_0 ARENA(0)
+#define v_h_0 ARENA(5090304)
 #define v_n_1_offset CONST(162147328)
 #define v_n_1_offset2 CONST(162156544)
 #define v_n_1_weights CONST(162165760)
-#define v_a_1_t_split ARENA(2064384)
-#define v_r_1 ARENA(7262208)
+#define v_a_1_t_split ARENA(0)
+#define v_r_1 ARENA(4485120)
 #define v_m_1_offset CONST(169243648)
 #define v_m_1_offset2 CONST(169255936)
 #define v_m_1_weights CONST(169268224)
-#define v_g_1 ARENA(4841472)
-#define v_b_1_p_parts ARENA(0)
-#define v_h_1 ARENA(4841472)
+#define v_g_1 ARENA(0)
+#define v_h_1 ARENA(5090304)
 #define v_n_2_offset CONST(178705408)
 #define v_n_2_offset2 CONST(178714624)
 #define v_n_2_weights CONST(178723840)
-#define v_a_2_t_split ARENA(2064384)
-#define v_r_2 ARENA(7262208)
+#define v_a_2_t_split ARENA(0)
+#define v_r_2 ARENA(4485120)
 #define v_m_2_offset CONST(185801728)
 #define v_m_2_offset2 CONST(185814016)
 #define v_m_2_weights CONST(185826304)
-#define v_g_2 ARENA(4841472)
-#define v_b_2_p_parts ARENA(0)
-#define v_h_2 ARENA(4841472)
+#define v_g_2 ARENA(0)
+#define v_h_2 ARENA(5090304)
 #define v_n_3_offset CONST(195263488)
 #define v_n_3_offset2 CONST(195272704)
 #define v_n_3_weights CONST(195281920)
-#define v_a_3_t_split ARENA(2064384)
-#define v_r_3 ARENA(7262208)
+#define v_a_3_t_split ARENA(0)
+#define v_r_3 ARENA(4485120)
 #define v_m_3_offset CONST(202359808)
 #define v_m_3_offset2 CONST(202372096)
 #define v_m_3_weights CONST(202384384)
-#define v_g_3 ARENA(4841472)
-#define v_b_3_p_parts ARENA(0)
-#define v_h_3 ARENA(4841472)
+#define v_g_3 ARENA(0)
+#define v_h_3 ARENA(5090304)
 #define v_n_4_offset CONST(211821568)
 #define v_n_4_offset2 CONST(211830784)
 #define v_n_4_weights CONST(211840000)
-#define v_a_4_t_split ARENA(2064384)
-#define v_r_4 ARENA(7262208)
+#define v_a_4_t_split ARENA(0)
+#define v_r_4 ARENA(4485120)
 #define v_m_4_offset CONST(218917888)
 #define v_m_4_offset2 CONST(218930176)
 #define v_m_4_weights CONST(218942464)
-#define v_g_4 ARENA(4841472)
-#define v_b_4_p_parts ARENA(0)
-#define v_h_4 ARENA(4841472)
+#define v_g_4 ARENA(0)
+#define v_h_4 ARENA(5090304)
 #define v_n_5_offset CONST(228379648)
 #define v_n_5_offset2 CONST(228388864)
 #define v_n_5_weights CONST(228398080)
-#define v_a_5_t_split ARENA(2064384)
-#define v_r_5 ARENA(7262208)
+#define v_a_5_t_split ARENA(0)
+#define v_r_5 ARENA(4485120)
 #define v_m_5_offset CONST(235475968)
 #define v_m_5_offset2 CONST(235488256)
 #define v_m_5_weights CONST(235500544)
-#define v_g_5 ARENA(4841472)
-#define v_b_5_p_parts ARENA(0)
-#define v_h_5 ARENA(4841472)
+#define v_g_5 ARENA(0)
+#define v_h_5 ARENA(5090304)
 #define v_n_6_offset CONST(244937728)
 #define v_n_6_offset2 CONST(244946944)
 #define v_n_6_weights CONST(244956160)
-#define v_a_6_t_split ARENA(2064384)
-#define v_r_6 ARENA(7262208)
+#define v_a_6_t_split ARENA(0)
+#define v_r_6 ARENA(4485120)
 #define v_m_6_offset CONST(252034048)
 #define v_m_6_offset2 CONST(252046336)
 #define v_m_6_weights CONST(252058624)
-#define v_g_6 ARENA(4841472)
-#define v_b_6_p_parts ARENA(0)
-#define v_h_6 ARENA(4841472)
+#define v_g_6 ARENA(0)
+#define v_h_6 ARENA(5090304)
 #define v_n_7_offset CONST(261495808)
 #define v_n_7_offset2 CONST(261505024)
 #define v_n_7_weights CONST(261514240)
-#define v_a_7_t_split ARENA(2064384)
-#define v_r_7 ARENA(7262208)
+#define v_a_7_t_split ARENA(0)
+#define v_r_7 ARENA(4485120)
 #define v_m_7_offset CONST(268592128)
 #define v_m_7_offset2 CONST(268604416)
 #define v_m_7_weights CONST(268616704)
-#define v_g_7 ARENA(4841472)
-#define v_b_7_p_parts ARENA(0)
-#define v_h_7 ARENA(4841472)
+#define v_g_7 ARENA(0)
+#define v_h_7 ARENA(5090304)
 #define v_n_8_offset CONST(278053888)
 #define v_n_8_offset2 CONST(278063104)
 #define v_n_8_weights CONST(278072320)
-#define v_a_8_t_split ARENA(2064384)
-#define v_r_8 ARENA(7262208)
+#define v_a_8_t_split ARENA(0)
+#define v_r_8 ARENA(4485120)
 #define v_m_8_offset CONST(285150208)
 #define v_m_8_offset2 CONST(285162496)
 #define v_m_8_weights CONST(285174784)
-#define v_g_8 ARENA(4841472)
-#define v_b_8_p_parts ARENA(0)
-#define v_h_8 ARENA(4841472)
+#define v_g_8 ARENA(0)
+#define v_h_8 ARENA(5090304)
 #define v_n_9_offset CONST(294611968)
 #define v_n_9_offset2 CONST(294621184)
 #define v_n_9_weights CONST(294630400)
-#define v_a_9_t_split ARENA(2064384)
-#define v_r_9 ARENA(7262208)
+#define v_a_9_t_split ARENA(0)
+#define v_r_9 ARENA(4485120)
 #define v_m_9_offset CONST(301708288)
 #define v_m_9_offset2 CONST(301720576)
 #define v_m_9_weights CONST(301732864)
-#define v_g_9 ARENA(4841472)
-#define v_b_9_p_parts ARENA(0)
-#define v_h_9 ARENA(4841472)
+#define v_g_9 ARENA(0)
+#define v_h_9 ARENA(5090304)
 #define v_n_10_offset CONST(311170048)
 #define v_n_10_offset2 CONST(311179264)
 #define v_n_10_weights CONST(311188480)
-#define v_a_10_t_split ARENA(2064384)
-#define v_r_10 ARENA(7262208)
+#define v_a_10_t_split ARENA(0)
+#define v_r_10 ARENA(4485120)
 #define v_m_10_offset CONST(318266368)
 #define v_m_10_offset2 CONST(318278656)
 #define v_m_10_weights CONST(318290944)
-#define v_g_10 ARENA(4841472)
-#define v_b_10_p_parts ARENA(0)
-#define v_h_10 ARENA(4841472)
+#define v_g_10 ARENA(0)
+#define v_h_10 ARENA(5090304)
 #define v_n_11_offset CONST(327728128)
 #define v_n_11_offset2 CONST(327737344)
 #define v_n_11_weights CONST(327746560)
@@ -464,8 +442,8 @@ const vit_b_info *vit_b_describe(void);
 #define v_h_11_needed ARENA(15360)
 #define v_a_11_p_needed_filter CONST(334824448)
 #define v_b_11_p_needed_filter CONST(337183744)
-#define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 346627328ull
+#define v_workspace ARENA_OF(char, 2420736)
+#define CONST_BYTES 346631168ull
 #define INIT_BYTES 200681472ull
 #define v_arrived CONST_OF(unsigned, 346620928)
 
@@ -1564,64 +1542,45 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
     }
 }
 
-// by summation splitting (parts)
-// b.0.p.parts[i0,0,i2,i3] = sum(r0) g.0[0,i2,384*i0+r0] * b.0.w[384*i0+r0,i3] where i0 in 0:8,
-//     r0 in 0:384
-// p0: g.0, p1: b.0.w
-static __global__ void __launch_bounds__(256, 2) k_product_17a03f70(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
+// b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
+// h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+// p0: g.0, p1: b.0.w, p2: r.0, p3: b.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_e272b7b4(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 192u, m0 = id / 4u % 4u * 64u;
-    const int i0 = (int)(id / 16u % 8u);
+    const unsigned n0 = id / 3u % 12u * 64u, m0 = id / 36u % 7u * 32u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 3072 + i0 * 384 + r0], i2 < 197);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 3072 + r0], i1 < 197);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
-        const int r0 = (int)(e / 16u % 16u);
-        return fetch<float4>(&p1[i0 * 294912 + r0 * 768 + i3]);
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 2>(0u, 384u, moving<4, 786432>(a), moving<3072, 256>(b), next_early,
-        acc);
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 3, from = part * 1024u;
+    tile.multiply<true, false, 2>(from, min(from + 1024u, 3072u), moving<4, 393216>(a), moving<3072,
+        49152>(b), next_early, acc);
+    leave_part<3, 2>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
+    add_parts<3, 2>(acc, parts);
 #pragma unroll
-    for (int e = 0; e < 4 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i2 < 197) {
-            *reinterpret_cast<float4 *>(&y[i0 * 151296 + i2 * 768 + i3]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 197) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc[i][j] + v0.x + v1.x,
+                acc[i][j + 1] + v0.y + v1.y, acc[i][j + 2] + v0.z + v1.z,
+                acc[i][j + 3] + v0.w + v1.w);
         }
     }
-}
-
-// b.0.p[0,i1,i2] = sum(r0) b.0.p.parts[r0,0,i1,i2]
-// h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
-// p0: b.0.p.parts, p1: r.0, p2: b.0.b
-static __global__ void __launch_bounds__(128) k_reduce_ad8684ab(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 37824u) return;
-    const int i2 = (int)(id % 192u) * 4;
-    const int i1 = (int)(id / 192u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 151296 + i1 * 768 + i2]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
-    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
-        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
 }
 
 // by online softmax
@@ -2686,7 +2645,7 @@ static int check_device(vit_b *m) {
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 6400ull, 0, 6400ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 10240ull, 0, 10240ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2917,101 +2876,84 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
     CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.0.p.parts", 128, 256, stream, v_g_0, v_b_0_w,
-        v_b_0_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.0", 296, 128, stream, v_b_0_p_parts, v_r_0, v_b_0_b,
-        v_h_0));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
+        v_b_0_b, v_h_0, (float4 *)v_workspace, v_arrived + 144));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
         v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
-        (float4 *)v_workspace, v_arrived + 144));
+        (float4 *)v_workspace, v_arrived + 228));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
-        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 204));
+        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 288));
     CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.1.p.parts", 128, 256, stream, v_g_1, v_b_1_w,
-        v_b_1_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.1", 296, 128, stream, v_b_1_p_parts, v_r_1, v_b_1_b,
-        v_h_1));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
+        v_b_1_b, v_h_1, (float4 *)v_workspace, v_arrived + 372));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
         v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
-        (float4 *)v_workspace, v_arrived + 288));
+        (float4 *)v_workspace, v_arrived + 456));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
-        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 348));
+        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 516));
     CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.2.p.parts", 128, 256, stream, v_g_2, v_b_2_w,
-        v_b_2_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.2", 296, 128, stream, v_b_2_p_parts, v_r_2, v_b_2_b,
-        v_h_2));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
+        v_b_2_b, v_h_2, (float4 *)v_workspace, v_arrived + 600));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
         v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
-        (float4 *)v_workspace, v_arrived + 432));
+        (float4 *)v_workspace, v_arrived + 684));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
-        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 492));
+        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 744));
     CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
 
-static int steps_from_b_3_p_parts(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
+static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.3.p.parts", 128, 256, stream, v_g_3, v_b_3_w,
-        v_b_3_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.3", 296, 128, stream, v_b_3_p_parts, v_r_3, v_b_3_b,
-        v_h_3));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
+        v_b_3_b, v_h_3, (float4 *)v_workspace, v_arrived + 828));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
         v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
-        (float4 *)v_workspace, v_arrived + 576));
+        (float4 *)v_workspace, v_arrived + 912));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
-        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 636));
+        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 972));
     CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.4.p.parts", 128, 256, stream, v_g_4, v_b_4_w,
-        v_b_4_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.4", 296, 128, stream, v_b_4_p_parts, v_r_4, v_b_4_b,
-        v_h_4));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
+        v_b_4_b, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
         v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
-        (float4 *)v_workspace, v_arrived + 720));
+        (float4 *)v_workspace, v_arrived + 1140));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
-        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 780));
+        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
     CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.5.p.parts", 128, 256, stream, v_g_5, v_b_5_w,
-        v_b_5_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.5", 296, 128, stream, v_b_5_p_parts, v_r_5, v_b_5_b,
-        v_h_5));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
+        v_b_5_b, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
         v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
-        (float4 *)v_workspace, v_arrived + 864));
+        (float4 *)v_workspace, v_arrived + 1368));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
-        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 924));
+        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
     CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.6.p.parts", 128, 256, stream, v_g_6, v_b_6_w,
-        v_b_6_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.6", 296, 128, stream, v_b_6_p_parts, v_r_6, v_b_6_b,
-        v_h_6));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
+        v_b_6_b, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
         v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
-        (float4 *)v_workspace, v_arrived + 1008));
+        (float4 *)v_workspace, v_arrived + 1596));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
-        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1068));
+        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
     CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.7.p.parts", 128, 256, stream, v_g_7, v_b_7_w,
-        v_b_7_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.7", 296, 128, stream, v_b_7_p_parts, v_r_7, v_b_7_b,
-        v_h_7));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
+        v_b_7_b, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
         v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
@@ -3021,39 +2963,33 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
-        (float4 *)v_workspace, v_arrived + 1152));
+        (float4 *)v_workspace, v_arrived + 1824));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
-        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1212));
+        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
     CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.8.p.parts", 128, 256, stream, v_g_8, v_b_8_w,
-        v_b_8_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.8", 296, 128, stream, v_b_8_p_parts, v_r_8, v_b_8_b,
-        v_h_8));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
+        v_b_8_b, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
         v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
-        (float4 *)v_workspace, v_arrived + 1296));
+        (float4 *)v_workspace, v_arrived + 2052));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
-        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1356));
+        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
     CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.9.p.parts", 128, 256, stream, v_g_9, v_b_9_w,
-        v_b_9_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.9", 296, 128, stream, v_b_9_p_parts, v_r_9, v_b_9_b,
-        v_h_9));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
+        v_b_9_b, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
-        v_a_10_c, (float4 *)v_workspace, v_arrived + 1440));
+        v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
     CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
-        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1500));
+        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
     CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    CALL(launch(m, FIRST, k_product_17a03f70, "b.10.p.parts", 128, 256, stream, v_g_10, v_b_10_w,
-        v_b_10_p_parts));
-    CALL(launch(m, LAST, k_reduce_ad8684ab, "h.10", 296, 128, stream, v_b_10_p_parts, v_r_10,
-        v_b_10_b, v_h_10));
+    CALL(launch(m, ALONE, k_product_e272b7b4, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
+        v_b_10_b, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
     CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
@@ -3074,7 +3010,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_patches_sum_parts(m, in, out, stream));
-    CALL(steps_from_b_3_p_parts(m, in, out, stream));
+    CALL(steps_from_h_3(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
 }
@@ -3348,6 +3284,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346627328ull, 557547776ull, 0x5406cefa10622f11ull};
+    346631168ull, 557551616ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

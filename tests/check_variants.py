@@ -187,7 +187,7 @@ def check_fewer_terms(checks, folder):
         check_gain(checks, "enlarged %s" % sorted(sizes.items()), folder, ENLARGED % sizes,
                    "repeats", 0.9)
     for sizes in (dict(n=1, c=256, d=512, f=128, h=64, w=96, p=4, mode="linear", op="Relu"),
-                  dict(n=3, c=100, d=300, f=96, h=72, w=72, p=3, mode="nearest", op="Tanh")):
+                  dict(n=6, c=100, d=300, f=96, h=72, w=72, p=3, mode="nearest", op="Tanh")):
         check_gain(checks, "pyramid %s" % sorted(sizes.items()), folder, PYRAMID % sizes,
                    "linear", 0.8)
     for sizes in (dict(n=1, c=512, d=128, f=192, h=48, w=40, order="a, s"),
@@ -195,11 +195,11 @@ def check_fewer_terms(checks, folder):
         for rule in ("linear", "repeats"):
             check_gain(checks, "decoder %s" % sorted(sizes.items()), folder, DECODER % sizes,
                        rule, 0.95)
-    for sizes in (dict(n=1, c=512, f=256, h=28, w=28, p=2, q=2),
+    for sizes in (dict(n=1, c=512, f=256, h=84, w=84, p=2, q=2),
                   dict(n=2, c=192, f=300, h=35, w=21, p=3, q=3)):
         check_gain(checks, "pooled %s" % sorted(sizes.items()), folder, POOLED % sizes, "linear",
                    0.9)
-    for sizes in (dict(n=1, l=197, c=768, lo=0, hi=1), dict(n=3, l=240, c=300, lo=50, hi=80)):
+    for sizes in (dict(n=1, l=197, c=768, lo=0, hi=1), dict(n=3, l=480, c=300, lo=50, hi=80)):
         check_gain(checks, "tokens %s" % sorted(sizes.items()), folder, TOKENS % sizes, "needed",
                    0.5)
     # What a pool reads beyond the border is no bias.

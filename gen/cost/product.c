@@ -179,10 +179,15 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
 // Instructions of a thread for a step of the loop beside what the step is about.
 enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
-// What one step of a tile's loop takes at least, from load to load, ps: assumed. And what a block
-// takes beside its steps, until its first terms are there and when it stores: products measured on
-// an H200 took 1.3 to 1.9 us longer than their steps, with tensor cores about as much.
-enum { EIN__PRODUCT_STEP_PS = 300000, EIN__PRODUCT_START_PS = 1300000 };
+// What one step of a tile's loop takes at least, from load to load, ps: assumed. What a block takes
+// beside its steps, until its first terms are there and when it stores; and what each step takes
+// more where an SM has no other block that computes while this one meets at the step's barrier and
+// gets its first factors: fitted to products measured on an H200.
+enum {
+    EIN__PRODUCT_STEP_PS = 300000,
+    EIN__PRODUCT_START_PS = 250000,
+    EIN__PRODUCT_ALONE_PS = 95000
+};
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
@@ -459,6 +464,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     // their turns together.
     int64_t chain =
         ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
+    if (waves == 1) ps = ein__plus(ps, ein__muldiv(steps, EIN__PRODUCT_ALONE_PS, 1));
     ps = fetch > ps ? fetch : ps;
     return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
 }

@@ -7,10 +7,10 @@
 enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
-    // trips to the L2 cache, one after the other. Assumed.
-    EIN__TAIL_PS = 900000,
-    EIN__TAIL_MARGIN = 10,  // percent by which whole tiles have to be slower, until it is measured
-    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
+    // trips to the L2 cache, one after the other; fitted as EIN__PRODUCT_ALONE_PS.
+    EIN__TAIL_PS = 1200000,
+    EIN__TAIL_MARGIN = 3,  // percent by which whole tiles have to be slower
+    EIN__TAIL_ALONE = 2,   // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
 // How a product is cut up: its tile, the blocks that share the terms of one, and how many terms

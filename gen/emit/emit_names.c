@@ -380,7 +380,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
     }
 }
 
-enum { EIN__EARLY_PS = 5300000, EIN__EARLY_BLOCKS = 3 };  // a kernel's time; blocks an SM
+enum { EIN__EARLY_PS = 4500000, EIN__EARLY_BLOCKS = 3 };  // a kernel's time; blocks an SM
 
 // Whether step `s` may suffer from it. Blocks that begin while some of the kernel before still run
 // seem to gather on the SMs that have room: where they have much to multiply and do not fill all

@@ -10,7 +10,8 @@ typedef struct ein__split {
 
 enum {
     EIN__SPLIT_PARTS = 64,  // at most
-    EIN__SPLIT_FEW = 8      // more than those are powers of two
+    EIN__SPLIT_FEW = 8,     // more than those are powers of two
+    EIN__SPLIT_MARGIN = 5   // percent by which two kernels must be cheaper than one
 };
 
 // The longest summation iterator that `parts` divides; false when there is none.

@@ -7,12 +7,12 @@
 // inputs    x: f32[1,512,7,7]
 // outputs   y: f32[1,512,7,7]
 // weights   1 tensor, blob of 9216 kB
-// memory    arena 1568 kB (workspace 0 B of it), constants 9216 kB, peak in create 20 MB
-// plan      2 steps, 12.2 us estimated; nothing derived is cheaper
+// memory    arena 3136 kB (workspace 0 B of it), constants 9216 kB, peak in create 21 MB
+// plan      2 steps, 11.6 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//    10.6 us est. y.parts                  k_product_c7a1a932
-//     1.6 us est. y                        k_reduce_21bb2097
+//     9.7 us est. y.parts                  k_product_73f4a156
+//     1.9 us est. y                        k_reduce_36185d96
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -22,7 +22,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CONV3X3_ARENA_BYTES 1605632ull
+#define CONV3X3_ARENA_BYTES 3211264ull
 #define CONV3X3_WEIGHT_BYTES 9437440ull
 
 #ifdef __cplusplus
@@ -400,35 +400,35 @@ struct product_tile {
 };
 
 // by summation splitting (parts)
-// y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
+// y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,16*i0+r0,i3+r1-1,i4+r2-1] *
+//     y.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad x 0
 // p0: y.lines, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const int i0 = (int)(id / 8u % 32u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 16 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
+        return fetch<float>(&p1[i0 * 784 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), next_early, acc);
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -441,15 +441,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_c7a1a932(const float 
 }
 
 // y[0,i1,i2,i3] = sum(r0) y.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_21bb2097(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_36185d96(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
     if (id >= 25088u) return;
     const int i3 = (int)id;
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
+    for (int r0 = 0; r0 < 32; r0++) {
         acc += p0[r0 * 25088 + i3];
     }
     y[i3] = acc;
@@ -585,7 +584,7 @@ static int check_device(conv3x3 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_c7a1a932);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_73f4a156);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -669,9 +668,9 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_c7a1a932, "y.parts", 128, 256, stream, v_y_lines, v_x,
+    CALL(launch(m, FIRST, k_product_73f4a156, "y.parts", 256, 256, stream, v_y_lines, v_x,
         v_y_parts));
-    CALL(launch(m, LAST, k_reduce_21bb2097, "y", 392, 64, stream, v_y_parts, v_y));
+    CALL(launch(m, LAST, k_reduce_36185d96, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;
 }
 
@@ -793,6 +792,6 @@ static const conv3x3_tensor info_weights[] = {
 static const conv3x3_info info = {
     "conv3x3", 1, 1, 1, info_inputs, info_outputs, info_weights,
     CONV3X3_ARENA_BYTES, CONV3X3_WEIGHT_BYTES,
-    9437184ull, 20480000ull, 0x94a1553cd1c62379ull};
+    9437184ull, 22085632ull, 0x94a1553cd1c62379ull};
 
 const conv3x3_info *conv3x3_describe(void) { return &info; }

@@ -8,10 +8,10 @@
 // outputs   y: f32[16,1,224,224]
 // weights   1 tensor, blob of 3584 B
 // memory    arena 77 MB (workspace 0 B of it), constants 3328 B, peak in create 77 MB
-// plan      2 steps, 82.8 us estimated; 214.3 us without derivation
+// plan      2 steps, 81.8 us estimated; 214.3 us without derivation
 // libraries none
 // by        operand re-laid 1, summation splitting 1
-//    61.8 us est. y.part                   k_product_9660459a
+//    60.7 us est. y.part                   k_product_9660459a
 //    21.1 us est. y                        k_reduce_474f170d
 
 // ---- includes -----------------------------------------------------------------------------------

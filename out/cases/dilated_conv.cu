@@ -8,11 +8,11 @@
 // outputs   y: f32[1,256,14,14]
 // weights   1 tensor, blob of 4608 kB
 // memory    arena 3072 kB (workspace 0 B of it), constants 8192 kB, peak in create 16 MB
-// plan      3 steps, 13.4 us estimated; 18.9 us without derivation
+// plan      3 steps, 13.5 us estimated; 18.7 us without derivation
 // libraries none
 // by        basis change 3
 //     1.7 us est. y.data                   k_basis_a4ec48a9
-//    10.1 us est. y.product                k_product_01983c39
+//    10.2 us est. y.product                k_product_14252c45
 //     1.5 us est. y.phases                 k_basis_ee175c09
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -477,27 +477,27 @@ static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
 // by digit re-layout; basis change F(2x2,3x3)
 // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] * y.filter[i0,i1,i2,r0]
 // p0: y.filter, p1: y.data
-static __global__ void __launch_bounds__(256, 2) k_product_01983c39(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_14252c45(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 32u;
-    const int i1 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 8u * 32u;
+    const int i1 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 131072 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i6 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i6 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 8192>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i6 = (int)(n0 + tile.column(j));
@@ -798,7 +798,7 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_a4ec48a9, "y.data", 512, 64, stream, v_x, v_y_data));
-    CALL(launch(m, FIRST, k_product_01983c39, "y.product", 128, 256, stream, v_y_filter, v_y_data,
+    CALL(launch(m, FIRST, k_product_14252c45, "y.product", 256, 256, stream, v_y_filter, v_y_data,
         v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_ee175c09, "y.phases", 256, 64, stream, v_y_product, v_y));

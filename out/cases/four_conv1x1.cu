@@ -10,11 +10,12 @@
 //           c: f32[1,160,18,18]
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
-// memory    arena 891 kB (workspace 0 B of it), constants 2112 kB, peak in create 5115 kB
-// plan      2 steps, 15.4 us estimated; 28.1 us without derivation
+// memory    arena 8019 kB (workspace 0 B of it), constants 2112 kB, peak in create 12 MB
+// plan      3 steps, 15.2 us estimated; 25.8 us without derivation
 // libraries none
-// by        merging 5
-//    13.7 us est. a.merged                 k_product_81efa8ee
+// by        summation splitting 1, merging 4
+//    10.8 us est. a.merged.parts           k_product_944428af
+//     2.7 us est. a.merged                 k_reduce_a6c4fbad
 //     1.7 us est. a                        k_siblings_c96b644d
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -25,7 +26,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define FOUR_CONV1X1_ARENA_BYTES 912384ull
+#define FOUR_CONV1X1_ARENA_BYTES 8211456ull
 #define FOUR_CONV1X1_WEIGHT_BYTES 2162944ull
 
 #ifdef __cplusplus
@@ -103,7 +104,8 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 #define v_kc INIT(1179648)
 #define v_kd INIT(1671168)
 #define v_a_weights CONST(0)
-#define v_a_merged ARENA(0)
+#define v_a_merged_parts ARENA(0)
+#define v_a_merged ARENA(7299072)
 #define CONST_BYTES 2162688ull
 #define INIT_BYTES 2162688ull
 
@@ -427,37 +429,58 @@ struct product_tile {
     }
 };
 
-// by merging: shared input
-// a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
+// by merging: shared input; summation splitting (parts)
+// a.merged.parts[i0,0,i2,i3,i4] = sum(r0) x[0,96*i0+r0,i3,i4] * a.weights[i2,96*i0+r0] where
+//     i0 in 0:8, r0 in 0:96
 // p0: a.weights, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_81efa8ee(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_944428af(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 6u * 64u, m0 = id / 6u % 22u * 32u;
+    const unsigned n0 = id % 3u * 128u, m0 = id / 3u % 11u * 64u;
+    const int i0 = (int)(id / 33u % 8u);
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 768 + r0]);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 768 + i0 * 96 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 324 + i3], i3 < 324);
+        const int i4 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[i0 * 31104 + r0 * 324 + i4], i4 < 324);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 768u, moving<4, 98304>(a), moving<1296, 20736>(b), next_early,
+    float acc[4][8] = {};
+    tile.multiply<true, false, 1>(0u, 96u, moving<4, 196608>(a), moving<1296, 10368>(b), next_early,
         acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 324) {
-            *reinterpret_cast<float4 *>(&y[i1 * 324 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 324) {
+            *reinterpret_cast<float4 *>(&y[i0 * 228096 + i2 * 324 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
+}
+
+// a.merged[0,i1,i2,i3] = sum(r0) a.merged.parts[r0,0,i1,i2,i3]
+static __global__ void __launch_bounds__(128) k_reduce_a6c4fbad(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 57024u) return;
+    const int i3 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 228096 + i3]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by merging: shared input
@@ -656,7 +679,7 @@ static int check_device(four_conv1x1 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_81efa8ee);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_944428af);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -744,7 +767,9 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_81efa8ee, "a.merged", 132, 256, stream, v_a_weights, v_x,
+    CALL(launch(m, FIRST, k_product_944428af, "a.merged.parts", 264, 256, stream, v_a_weights, v_x,
+        v_a_merged_parts));
+    CALL(launch(m, MIDDLE, k_reduce_a6c4fbad, "a.merged", 446, 128, stream, v_a_merged_parts,
         v_a_merged));
     CALL(launch(m, LAST, k_siblings_c96b644d, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
         v_d));
@@ -876,6 +901,6 @@ static const four_conv1x1_tensor info_weights[] = {
 static const four_conv1x1_info info = {
     "four_conv1x1", 1, 4, 4, info_inputs, info_outputs, info_weights,
     FOUR_CONV1X1_ARENA_BYTES, FOUR_CONV1X1_WEIGHT_BYTES,
-    2162688ull, 5237760ull, 0xe9b03ca0b837ced9ull};
+    2162688ull, 12536832ull, 0xe9b03ca0b837ced9ull};
 
 const four_conv1x1_info *four_conv1x1_describe(void) { return &info; }

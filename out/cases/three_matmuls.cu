@@ -9,13 +9,12 @@
 //           k: f32[512,768]
 //           v: f32[512,768]
 // weights   3 tensors, blob of 6912 kB
-// memory    arena 23 MB (workspace 0 B of it), constants 6912 kB, peak in create 36 MB
-// plan      3 steps, 52.9 us estimated; 57.0 us without derivation
+// memory    arena 14 MB (workspace 9216 kB of it), constants 6913 kB, peak in create 27 MB
+// plan      2 steps, 52.3 us estimated; 58.2 us without derivation
 // libraries none
-// by        summation splitting 1, merging 3
-//    44.2 us est. q.merged.parts           k_product_0429b721
-//     6.3 us est. q                        k_stitch_d764627a
-//     2.5 us est. k                        k_siblings_83acdba0
+// by        merging 4
+//    49.3 us est. q.merged                 k_product_f60c80ac, in 2 parts
+//     3.0 us est. q                        k_siblings_76408045
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -25,7 +24,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define THREE_MATMULS_ARENA_BYTES 23592960ull
+#define THREE_MATMULS_ARENA_BYTES 14155776ull
 #define THREE_MATMULS_WEIGHT_BYTES 7078144ull
 
 #ifdef __cplusplus
@@ -101,11 +100,12 @@ const three_matmuls_info *three_matmuls_describe(void);
 #define v_wq INIT(0)
 #define v_wk INIT(2359296)
 #define v_wv INIT(4718592)
-#define v_q_merged_parts ARENA(0)
-#define v_q_merged ARENA(18874368)
+#define v_q_merged ARENA(9437184)
 #define v_q_weights CONST(0)
-#define CONST_BYTES 7077888ull
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 7078656ull
 #define INIT_BYTES 7077888ull
+#define v_arrived CONST_OF(unsigned, 7077888)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -427,81 +427,98 @@ struct product_tile {
     }
 };
 
-// by merging: shared input; summation splitting (parts)
-// q.merged.parts[i0,i1,i2] = sum(r0) x[i1,192*i0+r0] * q.weights[i2,192*i0+r0] where i0 in 0:4,
-//     r0 in 0:192
-// p0: x, p1: q.weights
-static __global__ void __launch_bounds__(256, 2) k_product_0429b721(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 12u * 192u, m0 = id / 12u % 8u * 64u;
-    const int i0 = (int)(id / 96u % 4u);
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 768 + i0 * 192 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
-        const int r0 = (int)(e / 16u % 16u);
-        return fetch<float4>(&p1[i0 * 442368 + r0 * 2304 + i2]);
-    };
-    float acc[4][12] = {};
-    tile.multiply<true, false, 2>(0u, 192u, moving<4, 196608>(a), moving<9216, 256>(b), next_early,
-        acc);
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
 #pragma unroll
-    for (int e = 0; e < 4 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 1179648 + i1 * 2304 + i2]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// q.merged[i0,i1] = sum(r0) q.merged.parts[r0,i0,i1]
-static __device__ __forceinline__ void part_reduce_30b81e1a(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i1 = (int)(id % 576u) * 4;
-    const int i0 = (int)(id / 576u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 1179648 + i0 * 2304 + i1]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
-    *reinterpret_cast<float4 *>(&y[i1]) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// by merging: shared input
+// q.merged[i0,i1] = sum(r0) x[i0,r0] * q.weights[i1,r0]
+// p0: x, p1: q.weights
+static __global__ void __launch_bounds__(256, 1) k_product_f60c80ac(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 2u % 24u * 96u, m0 = id / 48u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i0 * 768 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 2304 + i1]);
+    };
+    float acc[4][12] = {};
+    const unsigned part = blockIdx.x % 2, from = part * 384u;
+    tile.multiply<true, false, 2>(from, min(from + 384u, 768u), moving<4, 98304>(a), moving<9216,
+        128>(b), next_early, acc);
+    leave_part<2, 2>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
+    add_parts<2, 2>(acc, parts);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 2304 + i1]) = make_float4(acc[i][j], acc[i][j + 1],
+            acc[i][j + 2], acc[i][j + 3]);
+    }
 }
 
 // by merging: shared input
 // q[i0,i1] = q.merged[i0,i1] where i1 in 0:768
-static __device__ __forceinline__ void part_map_c3f2e1f7(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_88347cb2(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i1 = (int)(id % 192u) * 4;
     const int i0 = (int)(id / 192u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1]);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i1]);
     *reinterpret_cast<float4 *>(&y[i0 * 768 + i1]) = make_float4(v0.x, v0.y, v0.z, v0.w);
-}
-
-// q.merged by slices in shared memory and, as a whole, to `also`, then q
-static __global__ void __launch_bounds__(256) k_stitch_d764627a(const float *p0,
-    float *__restrict__ y, float *__restrict__ also, bool next_early) {
-    __shared__ __align__(16) float slices[2304];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous(next_early);
-    for (unsigned k = threadIdx.x; k < 576u; k += 256u)
-        part_reduce_30b81e1a(p0, own, slice * 576u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 576u; k += 256u)
-        reinterpret_cast<uint4 *>(also)[slice * 576u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 192u; k += 256u)
-        part_map_c3f2e1f7(own, y, slice * 192u + k);
 }
 
 // by merging: shared input
@@ -524,17 +541,22 @@ static __device__ __forceinline__ void part_map_a8fc29b7(const float *p0, float 
     *reinterpret_cast<float4 *>(&y[i0 * 768 + i1]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
-// side by side: k, v
-static __global__ void __launch_bounds__(256) k_siblings_83acdba0(const float *p0,
-    float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+// side by side: q, k, v
+static __global__ void __launch_bounds__(256) k_siblings_76408045(const float *p0,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id < 98304u) {
-        part_map_0e35b938(p0, y, id);
+        part_map_88347cb2(p0, y, id);
         return;
     }
     id -= 98304u;
-    part_map_a8fc29b7(p0, y1, id);
+    if (id < 98304u) {
+        part_map_0e35b938(p0, y1, id);
+        return;
+    }
+    id -= 98304u;
+    part_map_a8fc29b7(p0, y2, id);
 }
 
 // Those that only create launches.
@@ -671,7 +693,7 @@ static int check_device(three_matmuls *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_0429b721);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_f60c80ac);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -691,6 +713,7 @@ static int check_device(three_matmuls *m) {
 static int upload(three_matmuls *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 768ull, 0, 768ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_wq,
@@ -758,11 +781,9 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_0429b721, "q.merged.parts", 384, 256, stream, v_x, v_q_weights,
-        v_q_merged_parts));
-    CALL(launch(m, MIDDLE, k_stitch_d764627a, "q", 512, 256, stream, v_q_merged_parts, v_q,
-        v_q_merged));
-    CALL(launch(m, LAST, k_siblings_83acdba0, "k", 768, 256, stream, v_q_merged, v_k, v_v));
+    CALL(launch(m, FIRST, k_product_f60c80ac, "q.merged", 384, 256, stream, v_x, v_q_weights,
+        v_q_merged, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, LAST, k_siblings_76408045, "q", 1152, 256, stream, v_q_merged, v_q, v_k, v_v));
     return 0;
 }
 
@@ -889,6 +910,6 @@ static const three_matmuls_tensor info_weights[] = {
 static const three_matmuls_info info = {
     "three_matmuls", 1, 3, 3, info_inputs, info_outputs, info_weights,
     THREE_MATMULS_ARENA_BYTES, THREE_MATMULS_WEIGHT_BYTES,
-    7077888ull, 37748736ull, 0x8e53d8e80032975dull};
+    7078656ull, 28312320ull, 0x8e53d8e80032975dull};
 
 const three_matmuls_info *three_matmuls_describe(void) { return &info; }
