@@ -31,7 +31,12 @@ check '--math fp32 is the default' cmp "$work/fp32.cu" "$work/same.cu"
 has fp32.cu '^// for .*, FP32$'
 has_not fp32.cu 'FAST_TF32|TENSOR_OP|R_16F|DATA_HALF|__half|GemmEx|GemmStridedBatchedEx'
 # A library's convolutions may be transforms of some kind; without any there are none.
-has fp32_test.cu 'TOLERANCE = 1e-4'
+printf 'ein 1\nmodel large\ninput x: f32[16,512,112,112]\nweight k: f32[512,512,3,3]\n' \
+    > "$work/large.ein"
+printf 'output y\ny = Conv(x, k; pads=1)\n' >> "$work/large.ein"
+emit large "$work/large.ein" --baseline
+has large.cu '^//.* cuDNN conv [0-9]'
+has large_test.cu 'TOLERANCE = 1e-4'
 emit own models/gcn.ein --libs none
 has own_test.cu 'TOLERANCE = 1e-5'
 
@@ -50,7 +55,7 @@ emit kept models/gcn.ein --math tf32 --keep-fp32 g1,g2.l1 --keep-fp32 y
 has kept.cu '^// in FP32 .* g1\.'
 check 'products in g1 keep FP32' grep -q -E '^//.* g1\.[a-z].* cuBLAS sgemm ' "$work/kept.cu"
 has_not kept.cu '^//.* g1\.[a-z].* tf32 '
-has kept.cu '^//.* cuBLAS gemm tf32 '
+has kept.cu '^//.* (cuBLAS gemm|cuDNN conv) tf32 '
 check 'emit, then check' $einnet check models/gcn.ein "$work/tf32.cu" --math tf32
 $einnet check models/gcn.ein "$work/tf32.cu" > "$work/log" 2>&1
 [ $? = 1 ] && pass || fail 'check tells another mode' "$work/log"
@@ -66,8 +71,8 @@ has epilogue.cu 's->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32'
 
 # ---- FP16
 
-emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0 --dim L=3072 \
-    --dim P=1280 --dim F=896
+emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0 --dim L=4096 \
+    --dim P=2048 --dim F=2048
 has epilogue.cu '^//.* o0 .*cublasLt matmul [0-9].* \+ bias \+ relu'
 has epilogue.cu '^//.* o6 .*cublasLt matmul f16 .* \+ bias \+ relu'
 has epilogue.cu 'CUDA_R_16F, CUDA_R_32F, 0,'
