@@ -17867,6 +17867,9 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
         if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
+            int64_t blocks = ein__muldiv(tiles, choices[k], 1);
+            waves = (double)ein__ceil(blocks, g->sms) / choices[k];
+            if (ein__product_floor(g, p, t, waves) + EIN__TAIL_PS > (double)best) continue;
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
             if (ps >= best || !ein__tail_gains(ps, whole)) continue;
             best = ps;
@@ -37060,8 +37063,8 @@ static bool ein__plan_math(ein_ctx *ctx) {
 // The cheapest of the plans that a model has in several arithmetics, with and without libraries.
 
 enum {
-    EIN__LAUNCHES = 5,  // they are a good part of a plan from one in so many parts of its time on
-    EIN__NEAR_PERCENT = 30  // that a plan may cost more and still be the cheapest without calls
+    EIN__LAUNCHES = 4,  // they are a good part of a plan from one in so many parts of its time on
+    EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
 };
 
 // A plan with what it was made by: what is explained is priced as it was.

@@ -234,7 +234,7 @@ def check_steps(math, folder):
     waits for copies and loads fragments: the one is to hide the other."""
     source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "steps.cu")
     with open(source, "w") as f:
-        f.write(weighted("steps", "512,512", [("k", "512,512")], "MatMul(x, k)"))
+        f.write(weighted("steps", "2048,2048", [("k", "2048,2048")], "MatMul(x, k)"))
     subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--only-math",
                     "--libs", "none"], check=True)
     ptx = os.path.join(folder, "steps.ptx")

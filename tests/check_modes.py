@@ -28,7 +28,7 @@ INSTEAD = re.compile(r"^// cheaper .* (TF32|FP16), .*\n", re.M)
 # EIN__OWN_MARGIN; what two calls compute may be one kernel without them, so plans with many
 # launches are compared as a whole.
 OWN_MARGIN = 1.1
-MOST_SECONDS = 20  # the CPU's, for one file; none needs a third of it
+MOST_SECONDS = 45  # the CPU's, for one file; none needs a third of it on an idle core
 # Outputs that are a norm's, an attention's or a convolution's result in another shape, pieces of an
 # output, and sums of squares of what is stored as halves: no kernel is there to convert alone.
 PLAIN = ("norms", "norms_spelled", "norms_grouped", "flat_rows", "pools", "conv_1d_3d",

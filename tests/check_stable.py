@@ -42,8 +42,9 @@ CHANGES = [
     ("mobilenet_v2", [("b4 = stage(b3; I=C3, O=C4, S=2, R=3",
                        "b4 = stage(b3; I=C3, O=C4, S=2, R=4")],
      r"^b4", 90),
-    ("mobilenet_v2", [("b6 = stage(b5; I=C5, O=C6, S=2", "b6 = stage(b5; I=C5, O=C6, S=1")],
-     r"^b[67]|^head|^arrived", 420),
+    ("mobilenet_v2", [("b6 = stage(b5; I=C5, O=C6, S=2, R=2",
+                       "b6 = stage(b5; I=C5, O=C6, S=2, R=3")],
+     r"^b6", 90),
     ("vit_b", [("Y = 12", "Y = 13")], r"_1[0-2](_|$)|^n", 200),
     ("vit_b", [("n = norm(h)\nc = Slice(n;", "c = Slice(h;")], r"^(n|c|z|p|y|h_11|b_11|fc)", 370),
     ("vit_b", [("h = Add(all, place)", "h = Add(all, spot)"), ("weight place:", "weight spot:")],
@@ -117,6 +118,8 @@ def one_change(name, pairs, own, most, options, folder):
     open(other, "w").write(text)
     base, now = emit(path, options), emit(other, options)
     come_or_gone = set(memory(base)) ^ set(memory(now))
+    # What the first layer of a kind brings into a program, and the last one takes along.
+    come_or_gone -= {"workspace", "arrived"}
     others = sorted(n for n in come_or_gone if not re.search(own, n))
     if others:
         return "names changed: " + " ".join(others[:6])
@@ -148,8 +151,8 @@ def main():
         checks.check("the model has such a layer", wider != text)
         base, now = emit(MODEL), emit(other)
         lines = list(changed(base, now))
-        layer = re.compile(r"c3|c4|r3|k3|k4|65536|262144|^// by |manifest|0x[0-9a-f]{16}ull|"
-                           r"cudaMalloc")
+        layer = re.compile(r"c3|c4|r3|r4|k3|k4|65536|262144|^// by |manifest|0x[0-9a-f]{16}ull|"
+                           r"cudaMalloc|\"zeros\"")
         helper = set(helpers(base, now))
         kernels = {re.search(r"k_\w+", l).group(0) for (t, _), l in lines
                    if t == "kernels" and "__global__" in l}

@@ -174,7 +174,7 @@ wait
 
 # Runs one part; its counts go to NAME.count, and one line is printed.
 run_part() {
-    local name=$1 command=$2 start=$SECONDS code last count
+    local name=$1 command=$2 start=$SECONDS code last count took
     timeout -k 10 5400 bash -c "$command" > "$logs/$name" 2>&1 < /dev/null
     code=$?
     last=$(tail -n 1 "$logs/$name")
@@ -186,12 +186,17 @@ run_part() {
         count='0 1'
     fi
     echo "$count" > "$logs/$name.count"
+    # Of a part alone, as each runs in a shell of its own: seconds, those of the CPU among them.
+    times > "$logs/$name.times"
+    took=$(awk 'NR == 2 { gsub(/[ms]/, " "); $0 = $0; print int(60 * ($1 + $3) + $2 + $4) }' \
+        "$logs/$name.times")
+    took="$((SECONDS - start)) s, CPU $took s"
     # One write, so that lines of parts that end together do not mix.
     if [ "${count#* }" = 0 ]; then
-        printf 'ok   %-9s %s (%d s)%s\n' "$name" "$last" $((SECONDS - start)) \
+        printf 'ok   %-9s %s (%s)%s\n' "$name" "$last" "$took" \
             "$(grep '^skipped' "$logs/$name" | sed 's/^/\n     /')"
     else
-        printf 'FAIL %-9s %s (%d s)\n%s\n' "$name" "$last" $((SECONDS - start)) \
+        printf 'FAIL %-9s %s (%s)\n%s\n' "$name" "$last" "$took" \
             "$(grep -v -E '^ok |^[0-9]+ passed, ' "$logs/$name" | head -n 60 | sed 's/^/     /')"
     fi
 }

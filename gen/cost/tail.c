@@ -78,6 +78,9 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
         if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
+            int64_t blocks = ein__muldiv(tiles, choices[k], 1);
+            waves = (double)ein__ceil(blocks, g->sms) / choices[k];
+            if (ein__product_floor(g, p, t, waves) + EIN__TAIL_PS > (double)best) continue;
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
             if (ps >= best || !ein__tail_gains(ps, whole)) continue;
             best = ps;

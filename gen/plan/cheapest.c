@@ -1,8 +1,8 @@
 // The cheapest of the plans that a model has in several arithmetics, with and without libraries.
 
 enum {
-    EIN__LAUNCHES = 5,  // they are a good part of a plan from one in so many parts of its time on
-    EIN__NEAR_PERCENT = 30  // that a plan may cost more and still be the cheapest without calls
+    EIN__LAUNCHES = 4,  // they are a good part of a plan from one in so many parts of its time on
+    EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
 };
 
 // A plan with what it was made by: what is explained is priced as it was.
