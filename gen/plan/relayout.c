@@ -105,13 +105,14 @@ static void ein__note_step(ein__val **list, ein__val v) {
     arrput(*list, v);
 }
 
-// Takes decision `c` for `v` and places its group anew. Gives what the steps cost more, and in
+// Takes decision `c` for `v` and places its group anew. Gives what the steps cost more, and adds to
 // `touched` those whose operands or results have moved.
 static int64_t ein__change(ein__relayout *r, ein__val v, const ein__seat *c, ein__val **touched) {
     ein__placer *z = r->z;
     ein_ctx *ctx = z->ctx;
     const ein__val *list = r->of[ein__group_find(r->group, (int)v.i)];
     ptrdiff_t first = arrlen(r->log), n = arrlen(list);
+    ein__val *moved = NULL;
     int64_t delta = 0;
     for (ptrdiff_t i = 0; i < n; i++) ein__log_value(r, list[i]);
     z->choice[v.i] = *c;
@@ -126,16 +127,18 @@ static int64_t ein__change(ein__relayout *r, ein__val v, const ein__seat *c, ein
         const ein__before b = r->log[first + i];
         if (b.view == z->view[m.i] && ein__same_place(ctx, m, &b.layout, &ctx->plan.layout[m.i]))
             continue;
-        ein__note_step(touched, m);
+        ein__note_step(&moved, m);
         for (ptrdiff_t k = 0; k < arrlen(z->reader[m.i]); k++)
-            ein__note_step(touched, z->reader[m.i][k]);
+            ein__note_step(&moved, z->reader[m.i][k]);
     }
-    for (ptrdiff_t i = 0; i < arrlen(*touched); i++) {
-        ein__val t = (*touched)[i];
+    for (ptrdiff_t i = 0; i < arrlen(moved); i++) {
+        ein__val t = moved[i];
         ein__log_value(r, t);
         r->price[t.i] = ein__price_of(r, t);
         delta += r->price[t.i].ps - arrlast(r->log).price.ps;
+        ein__note_step(touched, t);
     }
+    arrfree(moved);
     return delta;
 }
 

@@ -31,7 +31,7 @@ y = MatMul(x, k)
 END
 cp "$work/tree/models/cases/tiny.ein" "$work/tree/models/other.ein"
 # Whatever may take long here takes seconds.
-printf '#!/bin/sh\n[ "$1" != -k ] || shift 2\nshift\nexec %s -k 1 3 "$@"\n' \
+printf '#!/bin/sh\n[ "$1" != -k ] || shift 2\nshift\nexec %s -k 1 6 "$@"\n' \
     "$(command -v timeout)" > "$work/bin/timeout"
 chmod +x "$work/bin/timeout"
 PROBE_PATIENCE=2
