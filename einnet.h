@@ -21833,6 +21833,43 @@ static int64_t ein__attention_query(ein_ctx *ctx, const ein__attention *a,
     return ein__times(ein__attention_issued(ctx, a, a->query, a->depth, n), tiles);
 }
 
+// How many of a tile's turns are beyond the ends of `n` places, where u is at first + by * u.
+static int64_t ein__attention_outside(const ein__attention_tile *t, int64_t first, int64_t by,
+                                      int64_t n) {
+    if (by < 0) {
+        first += by * (t->terms - 1);
+        by = -by;
+    }
+    int64_t below = first < 0 ? ein__least(ein__ceil(-first, by), t->terms) : 0,
+            behind = first < n ? ein__least(ein__ceil(n - first, by), t->terms) : 0;
+    return below / t->keys + ein__ceil(t->terms, t->keys) - ein__ceil(behind, t->keys);
+}
+
+// Of a band's turns the share, in 1/1000, whose keys are not all beyond the ends of what is read:
+// the others take no products.
+static int64_t ein__attention_inside(ein_ctx *ctx, const ein__attention *a,
+                                     const ein__attention_tile *t) {
+    const ein__expr *e = a->dot.i ? ein__ex_get(ctx, a->key) : NULL;
+    int64_t turns = ein__ceil(t->terms, t->keys), most = 0, far = ein__most(a->d, -a->d);
+    if (!a->band || !e || e->op != EIN__X_READ || e->bits) return 1000;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *x = ein__ix_get(ctx, e->ix[k]);
+        int64_t km = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->m), n, out = 0;
+        int64_t kj = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
+        uint32_t others = ein__ix_uses(ctx, e->ix[k]) & ~(1u << a->m | 1u << a->j);
+        if (!kj || others || x->q != 1) continue;
+        n = ctx->value[e->val].shape.d[k];
+        int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES);
+        for (int64_t i = 0; i < samples; i++) {
+            int64_t first = x->c + km * far * (i * t->row_tiles / samples * t->rows);
+            if (a->d < 0) first += kj * (t->nkey - 1);
+            out += ein__attention_outside(t, first, a->d < 0 ? -kj : kj, n);
+        }
+        most = ein__most(most, out * 1000 / (samples * turns));
+    }
+    return 1000 - ein__least(most, 1000);
+}
+
 // Arithmetic of all tiles: two products, and what a score costs apart from them. Blocks run in
 // waves; smaller tiles load more for a multiply-add.
 static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
@@ -21841,7 +21878,8 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc);
     int64_t each = t->score + 14;  // exp, maximum, sum
-    int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
+    int64_t products = 2 * ((a->dot.i ? depth : 0) + 16 * t->rc);
+    int64_t flop = ein__plus(products * ein__attention_inside(ctx, a, t) / 1000, each);
     int64_t span = ein__attention_span(g, t);
     flop = ein__times(ein__times(8 * t->rm, span), flop);
     int64_t loads = ein__attention_issued(ctx, a, a->key, a->depth, ein__times(span, t->depth));
@@ -37640,6 +37678,9 @@ static const char *const ein__tmpl_attention[] = {
     "//@key loadQuery  statements, then query[row][k] = its value",
     "//@key stop    whether no row of the tile attends to a key of the turn; empty: it does",
     "//@key masked  statements, then masked = the power of two that those keys have",
+    "//@key absent    whether all keys of the turn are 0; empty: no turn's are",
+    "//@key keysFrom  the depth's first place that a turn multiplies",
+    "//@key valuesFrom  the turn's first key whose value it does",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
     "//@key keyType   type of one",
     "//@key keyPlace  statements: key and place k in it of the thread's element i",
@@ -37715,7 +37756,11 @@ static const char *const ein__tmpl_attention[] = {
     "#pragma unroll",
     "            for (int j = 0; j < RN; j++) s[i][j] = 0.f;",
     "        }",
-    "        for (int k0 = 0; k0 < depth; k0 += KC) {",
+    "        //@if absent",
+    "        const bool absent = $absent;",
+    "        if (absent) __syncthreads();  // weights of the keys before are still read",
+    "        //@end",
+    "        for (int k0 = $keysFrom; k0 < depth; k0 += KC) {",
     "            $keyType own[$keySteps];",
     "#pragma unroll",
     "            for (int i = 0; i < $keySteps; i++) {",
@@ -37784,7 +37829,7 @@ static const char *const ein__tmpl_attention[] = {
     "                //@end",
     "            }",
     "        }",
-    "        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {",
+    "        for (int k0 = $valuesFrom; k0 < 16 * RN; k0 += KV) {",
     "            $valueType own[$valueSteps];",
     "#pragma unroll",
     "            for (int i = 0; i < $valueSteps; i++) {",
@@ -52894,12 +52939,43 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     return l;
 }
 
+// Whether all keys of a turn are beyond the ends of what `ex` reads, where it is 0 and so are its
+// products, or "" where no keys are.
+static const char *ein__kattention_beyond(ein__kgen *g, const ein__kattention_form *f, ein__ex ex) {
+    ein_ctx *ctx = g->ctx;
+    const ein__attention *a = &f->a;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!a->band || e->op != EIN__X_READ || e->bits) return "";
+    uint32_t known = a->batch | 1u << a->m | 1u << a->j;
+    const char *at[] = {"u0", ein__namef(ctx, "(u0 + %d)", f->t.keys - 1)}, *test = "", *text[2];
+    const char *name = g->slot[a->j].name;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index x = *ein__ix_get(ctx, e->ix[k]);
+        int64_t n = ctx->value[e->val].shape.d[k], by = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
+        bool plain = x.q == 1 && ein__ix_affine(ctx, e->ix[k]);
+        if (!by || !plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
+        for (int i = 0; i < 2; i++) {  // the turn's lowest place, and its highest one
+            g->slot[a->j].name = at[by > 0 ? i : 1 - i];
+            ein__klin l = ein__klin_of(g, e->ix[k], 0);
+            text[i] = ein__klin_text(g, &l, 0).s;
+        }
+        g->slot[a->j].name = name;
+        if (x.lo < 0) test = ein__namef(ctx, "%s%s%s < 0", test, *test ? " || " : "", text[1]);
+        if (x.hi >= n)
+            test =
+                ein__namef(ctx, "%s%s%s >= %lld", test, *test ? " || " : "", text[0], (long long)n);
+    }
+    ein__kattention_reset(g);
+    return test;
+}
+
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
     ein__buf index, shares, masked, score, gate, absent, store;
     const char *stop, *joined;
-    const char *ends;  // whether elements may be absent; NULL: never
-    bool both;         // scores of two keys are made at once
+    const char *beyond[2];  // whether a turn's keys, or its values, are all 0; empty: no turn's are
+    const char *ends;       // whether elements may be absent; NULL: never
+    bool both;              // scores of two keys are made at once
     ein__kload_text query, key, value;
     int64_t blocks;
 } ein__kattention_text;
@@ -53122,6 +53198,8 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
                                                       t->keys, vectors, true)
                                : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys,
                                                       t->kc, vectors, true);
+    x->beyond[0] = product ? ein__kattention_beyond(g, f, f->key) : "";
+    x->beyond[1] = ein__kattention_beyond(g, f, f->value);
     keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
     cols.from = "";
     cols.at = "col";
@@ -53259,7 +53337,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     static const char *const to[] = {"query[row][k]", NULL, NULL},
                              *const key[] = {"keyType", "putKey"},
                              *const value[] = {"valueType", "putValue"};
-    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 13, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -53271,6 +53349,13 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
             {"RM", ein__namef(c, "%d", t->rm)}, {"RN", ein__namef(c, "%d", t->rn)},
             {"RC", ein__namef(c, "%d", t->rc)}, {"VC", ein__namef(c, "%d", t->vc)},
             {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
+        const char *keys = x.beyond[0], *values = x.beyond[1];
+        own[10] = (ein__key){"absent", keys};
+        own[11] = (ein__key){"keysFrom", *keys ? "absent ? depth : 0" : "0"};
+        own[12] = (ein__key){
+            "valuesFrom",
+            *values ? ein__namef(c, "%s ? 16 * RN : 0", strcmp(keys, values) ? values : "absent")
+                    : "0"};
         ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, "16 * RN", k + 2);

@@ -26,6 +26,9 @@
 //@key loadQuery  statements, then query[row][k] = its value
 //@key stop    whether no row of the tile attends to a key of the turn; empty: it does
 //@key masked  statements, then masked = the power of two that those keys have
+//@key absent    whether all keys of the turn are 0; empty: no turn's are
+//@key keysFrom  the depth's first place that a turn multiplies
+//@key valuesFrom  the turn's first key whose value it does
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyType   type of one
 //@key keyPlace  statements: key and place k in it of the thread's element i
@@ -101,7 +104,11 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
 #pragma unroll
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
-        for (int k0 = 0; k0 < depth; k0 += KC) {
+        //@if absent
+        const bool absent = $absent;
+        if (absent) __syncthreads();  // weights of the keys before are still read
+        //@end
+        for (int k0 = $keysFrom; k0 < depth; k0 += KC) {
             $keyType own[$keySteps];
 #pragma unroll
             for (int i = 0; i < $keySteps; i++) {
@@ -170,7 +177,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
                 //@end
             }
         }
-        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
+        for (int k0 = $valuesFrom; k0 < 16 * RN; k0 += KV) {
             $valueType own[$valueSteps];
 #pragma unroll
             for (int i = 0; i < $valueSteps; i++) {

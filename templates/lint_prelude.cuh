@@ -296,6 +296,9 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $stop u0 >= m0 + 64
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
+#define $absent u0 >= 100
+#define $keysFrom absent ? depth : 0
+#define $valuesFrom absent ? 16 * RN : 0
 #define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
 #define $gate if (u0 + tx + 16 * j > 90) weight[row][tx + 16 * j] = 0.f
 #define $valueSteps 16

@@ -94,6 +94,7 @@ COUNTS = [
 # they are a negative one; `causal`, `ahead`, `added`: keys behind the row are masked out; `soft`:
 # as well, but with a score that counts; `turned`: maps stand in front of queries, keys and values;
 # bands are (dilation, keys to each side).
+BEYOND = (20, 260, 260, 36, 40, (2, 90))
 MODELS = {
     "small": [
         (2, 1, 2, 2, 1, "plain"), (2, 3, 7, 3, 5, "plain"), (2, 7, 3, 4, 4, "none"),
@@ -129,6 +130,8 @@ MODELS = {
         (7, 250, 140, 8, 16, "gone"), (1, 370, 370, 20, 12, "summed"),
         (2, 129, 400, 8, 12, "tail"), (2, 131, 200, 1, 16, "bounds"),
         (40, 200, 200, 64, 64, "sliding"),
+        # Bands of which whole turns are beyond the ends.
+        BEYOND, (20, 200, 200, 20, 24, (-1, 120)),
     ],
 }
 MASKS = {"causal": "select(idx(j) <= idx(i), %s, -1e9)",
@@ -171,7 +174,7 @@ RUNS = {"small": [("h200", "race", "fp32"), ("h200", "san", "fp32"), ("nano", "p
                   ("h200", "san", "fp16")],
         "large": [("h200", "plain", "fp32"), ("h200", "plain", "tf32"), ("h200", "plain", "fp16"),
                   ("orin-nx", "plain", "fp16")],
-        "windows": [("h200", "plain", "fp32"), ("nano", "san", "fp32"), ("h200", "race", "tf32"),
+        "windows": [("h200", "race", "fp32"), ("nano", "san", "fp32"), ("h200", "race", "tf32"),
                     ("orin-nx", "plain", "fp16")]}
 # What is compiled for which architecture; turns of windows are few lines more in the same kernels.
 NVCC = {"small": [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("h200", 90, "tf32"),
@@ -297,6 +300,13 @@ def check_masks(text, cases):
     found = text.count("const float masked = ")
     if found < len(want):
         raise run_models.Failure("%d kernels of %d look" % (found, len(want)))
+
+
+def check_beyond(text):
+    """Turns of a band that are all beyond an end take no products."""
+    found = text.count("const bool absent = ")
+    if found != 2:
+        raise run_models.Failure("%d kernels leave them out" % found)
 
 
 def check_late(texts, cases):
@@ -473,7 +483,7 @@ def check_few_run(path, gpu, mode, math):
 
 
 # The same of windows.
-WINDOWS_WITH_FAULTS = {"sliding", "empty", "past", "gone"}  # enough to notice each
+WINDOWS_WITH_FAULTS = {"sliding", "empty", "past", "gone", BEYOND[-1]}  # enough to notice each
 WINDOW_FAULTS = [
     ("plain", "fp32", "what is masked never counts", "if (!__syncthreads_or(more)) break;",
      "__syncthreads();\n            break;"),
@@ -483,6 +493,9 @@ WINDOW_FAULTS = [
      "const int seen = 64 + (int)("),
     ("plain", "fp16", "the first keys are left out", " : 0) {", " : low) {"),
     ("plain", "tf32", "a mask ends too late", " ahead < 1 *", " ahead + 1 < 1 *"),
+    ("plain", "fp32", "keys count as if beyond an end", "bool absent = (u0 + 63)",
+     "bool absent = (u0 + 31)"),
+    ("race", "fp32", "weights that are still read", "if (absent) __syncthreads();", ""),
 ]
 
 
@@ -560,6 +573,7 @@ def main():
                 faulty = os.path.join(folder, "faulty.ein")
                 with open(faulty, "w") as out:
                     out.write(model([case for case in cases if case[-1] in WINDOWS_WITH_FAULTS]))
+                jobs.append(("windows beyond an end", check_beyond, texts[-1:]))
                 jobs.append(("windows begin late", check_late, (texts[-1:] + tensor_texts[-2:],
                                                                 cases)))
                 jobs += [("fault of windows: %s, %s" % (what, math), check_fault,

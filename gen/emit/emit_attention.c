@@ -414,12 +414,43 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     return l;
 }
 
+// Whether all keys of a turn are beyond the ends of what `ex` reads, where it is 0 and so are its
+// products, or "" where no keys are.
+static const char *ein__kattention_beyond(ein__kgen *g, const ein__kattention_form *f, ein__ex ex) {
+    ein_ctx *ctx = g->ctx;
+    const ein__attention *a = &f->a;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!a->band || e->op != EIN__X_READ || e->bits) return "";
+    uint32_t known = a->batch | 1u << a->m | 1u << a->j;
+    const char *at[] = {"u0", ein__namef(ctx, "(u0 + %d)", f->t.keys - 1)}, *test = "", *text[2];
+    const char *name = g->slot[a->j].name;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index x = *ein__ix_get(ctx, e->ix[k]);
+        int64_t n = ctx->value[e->val].shape.d[k], by = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
+        bool plain = x.q == 1 && ein__ix_affine(ctx, e->ix[k]);
+        if (!by || !plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
+        for (int i = 0; i < 2; i++) {  // the turn's lowest place, and its highest one
+            g->slot[a->j].name = at[by > 0 ? i : 1 - i];
+            ein__klin l = ein__klin_of(g, e->ix[k], 0);
+            text[i] = ein__klin_text(g, &l, 0).s;
+        }
+        g->slot[a->j].name = name;
+        if (x.lo < 0) test = ein__namef(ctx, "%s%s%s < 0", test, *test ? " || " : "", text[1]);
+        if (x.hi >= n)
+            test =
+                ein__namef(ctx, "%s%s%s >= %lld", test, *test ? " || " : "", text[0], (long long)n);
+    }
+    ein__kattention_reset(g);
+    return test;
+}
+
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
     ein__buf index, shares, masked, score, gate, absent, store;
     const char *stop, *joined;
-    const char *ends;  // whether elements may be absent; NULL: never
-    bool both;         // scores of two keys are made at once
+    const char *beyond[2];  // whether a turn's keys, or its values, are all 0; empty: no turn's are
+    const char *ends;       // whether elements may be absent; NULL: never
+    bool both;              // scores of two keys are made at once
     ein__kload_text query, key, value;
     int64_t blocks;
 } ein__kattention_text;
@@ -642,6 +673,8 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
                                                       t->keys, vectors, true)
                                : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys,
                                                       t->kc, vectors, true);
+    x->beyond[0] = product ? ein__kattention_beyond(g, f, f->key) : "";
+    x->beyond[1] = ein__kattention_beyond(g, f, f->value);
     keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
     cols.from = "";
     cols.at = "col";

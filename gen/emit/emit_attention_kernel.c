@@ -101,7 +101,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     static const char *const to[] = {"query[row][k]", NULL, NULL},
                              *const key[] = {"keyType", "putKey"},
                              *const value[] = {"valueType", "putValue"};
-    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 13, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -113,6 +113,13 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
             {"RM", ein__namef(c, "%d", t->rm)}, {"RN", ein__namef(c, "%d", t->rn)},
             {"RC", ein__namef(c, "%d", t->rc)}, {"VC", ein__namef(c, "%d", t->vc)},
             {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
+        const char *keys = x.beyond[0], *values = x.beyond[1];
+        own[10] = (ein__key){"absent", keys};
+        own[11] = (ein__key){"keysFrom", *keys ? "absent ? depth : 0" : "0"};
+        own[12] = (ein__key){
+            "valuesFrom",
+            *values ? ein__namef(c, "%s ? 16 * RN : 0", strcmp(keys, values) ? values : "absent")
+                    : "0"};
         ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, "16 * RN", k + 2);

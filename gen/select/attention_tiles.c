@@ -226,6 +226,43 @@ static int64_t ein__attention_query(ein_ctx *ctx, const ein__attention *a,
     return ein__times(ein__attention_issued(ctx, a, a->query, a->depth, n), tiles);
 }
 
+// How many of a tile's turns are beyond the ends of `n` places, where u is at first + by * u.
+static int64_t ein__attention_outside(const ein__attention_tile *t, int64_t first, int64_t by,
+                                      int64_t n) {
+    if (by < 0) {
+        first += by * (t->terms - 1);
+        by = -by;
+    }
+    int64_t below = first < 0 ? ein__least(ein__ceil(-first, by), t->terms) : 0,
+            behind = first < n ? ein__least(ein__ceil(n - first, by), t->terms) : 0;
+    return below / t->keys + ein__ceil(t->terms, t->keys) - ein__ceil(behind, t->keys);
+}
+
+// Of a band's turns the share, in 1/1000, whose keys are not all beyond the ends of what is read:
+// the others take no products.
+static int64_t ein__attention_inside(ein_ctx *ctx, const ein__attention *a,
+                                     const ein__attention_tile *t) {
+    const ein__expr *e = a->dot.i ? ein__ex_get(ctx, a->key) : NULL;
+    int64_t turns = ein__ceil(t->terms, t->keys), most = 0, far = ein__most(a->d, -a->d);
+    if (!a->band || !e || e->op != EIN__X_READ || e->bits) return 1000;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *x = ein__ix_get(ctx, e->ix[k]);
+        int64_t km = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->m), n, out = 0;
+        int64_t kj = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
+        uint32_t others = ein__ix_uses(ctx, e->ix[k]) & ~(1u << a->m | 1u << a->j);
+        if (!kj || others || x->q != 1) continue;
+        n = ctx->value[e->val].shape.d[k];
+        int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES);
+        for (int64_t i = 0; i < samples; i++) {
+            int64_t first = x->c + km * far * (i * t->row_tiles / samples * t->rows);
+            if (a->d < 0) first += kj * (t->nkey - 1);
+            out += ein__attention_outside(t, first, a->d < 0 ? -kj : kj, n);
+        }
+        most = ein__most(most, out * 1000 / (samples * turns));
+    }
+    return 1000 - ein__least(most, 1000);
+}
+
 // Arithmetic of all tiles: two products, and what a score costs apart from them. Blocks run in
 // waves; smaller tiles load more for a multiply-add.
 static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
@@ -234,7 +271,8 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc);
     int64_t each = t->score + 14;  // exp, maximum, sum
-    int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
+    int64_t products = 2 * ((a->dot.i ? depth : 0) + 16 * t->rc);
+    int64_t flop = ein__plus(products * ein__attention_inside(ctx, a, t) / 1000, each);
     int64_t span = ein__attention_span(g, t);
     flop = ein__times(ein__times(8 * t->rm, span), flop);
     int64_t loads = ein__attention_issued(ctx, a, a->key, a->depth, ein__times(span, t->depth));
