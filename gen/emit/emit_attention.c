@@ -425,9 +425,10 @@ static const char *ein__kattention_beyond(ein__kgen *g, const ein__kattention_fo
     const char *at[] = {"u0", ein__namef(ctx, "(u0 + %d)", f->t.keys - 1)}, *test = "", *text[2];
     const char *name = g->slot[a->j].name;
     for (uint32_t k = 0; k < e->nix; k++) {
-        const ein__index x = *ein__ix_get(ctx, e->ix[k]);
+        const ein__index *x = ein__ix_get(ctx, e->ix[k]);
         int64_t n = ctx->value[e->val].shape.d[k], by = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
-        bool plain = x.q == 1 && ein__ix_affine(ctx, e->ix[k]);
+        bool low = x->lo < 0, high = x->hi >= n;
+        bool plain = x->q == 1 && ein__ix_affine(ctx, e->ix[k]);
         if (!by || !plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
         for (int i = 0; i < 2; i++) {  // the turn's lowest place, and its highest one
             g->slot[a->j].name = at[by > 0 ? i : 1 - i];
@@ -435,8 +436,8 @@ static const char *ein__kattention_beyond(ein__kgen *g, const ein__kattention_fo
             text[i] = ein__klin_text(g, &l, 0).s;
         }
         g->slot[a->j].name = name;
-        if (x.lo < 0) test = ein__namef(ctx, "%s%s%s < 0", test, *test ? " || " : "", text[1]);
-        if (x.hi >= n)
+        if (low) test = ein__namef(ctx, "%s%s%s < 0", test, *test ? " || " : "", text[1]);
+        if (high)
             test =
                 ein__namef(ctx, "%s%s%s >= %lld", test, *test ? " || " : "", text[0], (long long)n);
     }
