@@ -21845,6 +21845,14 @@ static int64_t ein__attention_outside(const ein__attention_tile *t, int64_t firs
     return below / t->keys + ein__ceil(t->terms, t->keys) - ein__ceil(behind, t->keys);
 }
 
+// Whether places in a band are numbers that neither estimates nor 32 bits of a kernel, a turn
+// beyond the last key, need to care for.
+static bool ein__attention_near(const ein__index *x, int64_t km, int64_t kj) {
+    const int64_t most = 1 << 20, far = INT32_MAX;
+    return x->q == 1 && kj && -most < kj && kj < most && -most < km && km < most && -far < x->c &&
+           x->c < far;
+}
+
 // Of a band's turns the share, in 1/1000, whose keys are not all beyond the ends of what is read:
 // the others take no products.
 static int64_t ein__attention_inside(ein_ctx *ctx, const ein__attention *a,
@@ -21857,7 +21865,7 @@ static int64_t ein__attention_inside(ein_ctx *ctx, const ein__attention *a,
         int64_t km = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->m), n, out = 0;
         int64_t kj = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
         uint32_t others = ein__ix_uses(ctx, e->ix[k]) & ~(1u << a->m | 1u << a->j);
-        if (!kj || others || x->q != 1) continue;
+        if (!ein__attention_near(x, km, kj) || others || a->box.n[a->m] > INT32_MAX) continue;
         n = ctx->value[e->val].shape.d[k];
         int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES);
         for (int64_t i = 0; i < samples; i++) {
@@ -52953,8 +52961,8 @@ static const char *ein__kattention_beyond(ein__kgen *g, const ein__kattention_fo
         const ein__index *x = ein__ix_get(ctx, e->ix[k]);
         int64_t n = ctx->value[e->val].shape.d[k], by = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
         bool low = x->lo < 0, high = x->hi >= n;
-        bool plain = x->q == 1 && ein__ix_affine(ctx, e->ix[k]);
-        if (!by || !plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
+        bool plain = ein__attention_near(x, 1, by) && ein__ix_affine(ctx, e->ix[k]);
+        if (!plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
         for (int i = 0; i < 2; i++) {  // the turn's lowest place, and its highest one
             g->slot[a->j].name = at[by > 0 ? i : 1 - i];
             ein__klin l = ein__klin_of(g, e->ix[k], 0);

@@ -428,8 +428,8 @@ static const char *ein__kattention_beyond(ein__kgen *g, const ein__kattention_fo
         const ein__index *x = ein__ix_get(ctx, e->ix[k]);
         int64_t n = ctx->value[e->val].shape.d[k], by = ein__ix_coef(ctx, e->ix[k], (uint32_t)a->j);
         bool low = x->lo < 0, high = x->hi >= n;
-        bool plain = x->q == 1 && ein__ix_affine(ctx, e->ix[k]);
-        if (!by || !plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
+        bool plain = ein__attention_near(x, 1, by) && ein__ix_affine(ctx, e->ix[k]);
+        if (!plain || ein__ix_uses(ctx, e->ix[k]) & ~known) continue;
         for (int i = 0; i < 2; i++) {  // the turn's lowest place, and its highest one
             g->slot[a->j].name = at[by > 0 ? i : 1 - i];
             ein__klin l = ein__klin_of(g, e->ix[k], 0);
