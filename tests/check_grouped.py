@@ -75,17 +75,20 @@ class Groups(Checks):
                     10**6 if key.startswith("gemm") else 10**9
         return [k for k in keys if k.startswith("grouped")]
 
-    def estimated(self):
-        text = einnet("emit", MODEL, "--math", "tf32", "-o", "-")
+    def planned(self):
+        options = ["--small", "--math", "tf32"]
+        self.invent(options)
+        options = ["emit", MODEL, *options, "--costs", self.costs, "-o", "-"]
+        text = einnet(*options)
         calls = grouped(text)
         self.check("a plan has a call of ten products or more",
                    calls and calls[0][1].count(" x ") >= 20, calls)
         self.check("a batch is one of them", calls and "(batch 3)" in calls[0][1], calls)
         self.check("no operand is what a caller gives", "IN(" not in
                    text.split("at[")[1].split("};")[0] if calls else False)
-        off = einnet("emit", MODEL, "--math", "tf32", "--rules=-merge", "-o", "-")
+        off = einnet(*options, "--rules=-merge")
         self.check("none without merging", not grouped(off))
-        base = einnet("emit", MODEL, "--math", "tf32", "--baseline", "-o", "-")
+        base = einnet(*options, "--baseline")
         self.check("none in the baseline", not grouped(base))
 
     def built(self, name, math, planted=("", "")):
@@ -224,7 +227,7 @@ class Groups(Checks):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         z = Groups(folder)
-        z.estimated()
+        z.planned()
         for math in ("fp32", "tf32", "fp16"):
             z.mode(math)
         z.guards("fp32")

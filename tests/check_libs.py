@@ -59,10 +59,10 @@ SLOW = ["--gpu", "nano"]
 # A bias that begins between 16-byte addresses would lower what the whole product may be told.
 BIAS = """ein 1
 model shifted
-input x: f32[384,320]
-weight k: f32[320,448] = randn(seed=1, std=0.06)
-weight l: f32[320,448] = randn(seed=2, std=0.06)
-weight b: f32[456] = randn(seed=3)
+input x: f32[4096,1024]
+weight k: f32[1024,2048] = randn(seed=1, std=0.03)
+weight l: f32[1024,2048] = randn(seed=2, std=0.03)
+weight b: f32[2056] = randn(seed=3)
 output y, z
 t = MatMul(x, k)
 y[i,j] = relu(t[i,j] + b[j+3])

@@ -246,7 +246,7 @@ def main():
         z.refusals(os.path.join(folder, "chain.ein"), os.path.join(folder, "axes.ein"))
         path = os.path.join(ROOT, "models", "resnet18.ein")
         for gpu, wanted in (("h200", True), ("tx2", False)):
-            made = emitted(path, "--math", "fp16", "--gpu", gpu)
+            made = emitted(path, "--math", "fp16", "--gpu", gpu, "--dim", "N=16")
             z.check("NHWC where there are tensor cores: " + gpu,
                     any("nhwc" in call for call in made) == wanted, made)
         text = subprocess.run([EINNET, "emit", path, "--baseline", "-o", "-"],
