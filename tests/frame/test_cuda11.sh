@@ -47,8 +47,13 @@ for file in probe engines; do
 done
 
 # Products of different sizes, which later versions take in one call.
+mkdir "$work/groups"
+.venv/bin/python -c 'import sys
+sys.path.insert(0, "tests")
+import check_grouped
+check_grouped.Groups(sys.argv[1]).invent(["--math", "tf32"])' "$work/groups"
 check 'a program with grouped products' build/einnet emit tests/unseen/grouped.ein --math tf32 \
-    -o "$work/grouped.cu"
+    --costs "$work/groups/costs.tsv" -o "$work/grouped.cu"
 grep -q 'cublasGemmGroupedBatchedEx' "$work/grouped.cu" && pass || fail 'products are grouped'
 check 'a probe of them' build/einnet probe tests/unseen/grouped.ein --math tf32 --kernels 0 \
     -o "$work/grouped_probe.cu"
