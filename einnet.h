@@ -21996,6 +21996,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t products = t->rm * (t->nk / 8 * steps + t->nk / step * (t->width / 8));
     int64_t blocks = t->nk / 16 * (t->width / 16);  // of values, 16 columns of 16 keys each
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
+    int64_t *const part[] = {&products, &wide, &narrow}, inside = ein__attention_inside(ctx, a, t);
+    for (int p = 0; p < 3; p++) *part[p] = ein__times(*part[p], inside) / 1000;
     int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE);
     int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
     int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
@@ -38159,6 +38161,8 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value",
     "//@key stop    whether no row of the tile attends to a key of the turn; empty: it does",
     "//@key masked  statements, then masked = the power of two that those keys have",
+    "//@key zeroKeys    whether all keys of the turn are 0; empty: no turn's are",
+    "//@key zeroValues  whether all values of it are",
     "//@key follows  whether there is a next turn",
     "//@key next    its first key",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
@@ -38325,6 +38329,10 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            for (int j = 0; j < NK / 8; j++)",
     "#pragma unroll",
     "                for (int e = 0; e < 4; e++) s[m][j][e] = 0.f;",
+    "        //@if zeroKeys",
+    "        // Keys beyond an end.",
+    "        const bool zeroKeys = $zeroKeys;",
+    "        //@end",
     "        for (int k0 = 0; k0 < depth; k0 += KC) {",
     "            //@if deep",
     "            if (k0 > 0) {",
@@ -38338,6 +38346,11 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            //@end",
     "            __syncthreads();",
     "            if (k0 == 0) load_values(u0);",
+    "            //@if zeroKeys",
+    "            if (zeroKeys) {",
+    "                continue;  // scores stay 0",
+    "            }",
+    "            //@end",
     "#pragma unroll 4",
     "            for (int k = 0; k < KC; k += 8 * WORD) {",
     "                unsigned a[RM][4], b[4];",
@@ -38464,7 +38477,12 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        __syncthreads();",
     "        //@if product",
     "        if ($follows) load_keys($next, 0);",
-    "            //@end",
+    "        //@end",
+    "        //@if zeroValues",
+    "        if ($zeroValues) {",
+    "            continue;",
+    "        }",
+    "        //@end",
     "#pragma unroll",
     "        for (int j = 0; j < NK / 8; j += WORD) {",
     "            unsigned a[RM][4], b[4];",
@@ -53386,7 +53404,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 31, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -53403,6 +53421,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
+        const char *zero = x.beyond[1];
+        if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
             {"RW", ein__namef(c, "%d", t->rw)},
@@ -53433,7 +53453,9 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"keyTurns", x.key.copy ? "8" : "4"},
             {"valueTurns", x.value.copy ? "8" : "4"},
             {"ends", x.ends ? x.ends : ""},
-            {"absent", x.absent.s}};
+            {"absent", x.absent.s},
+            {"zeroKeys", x.beyond[0]},
+            {"zeroValues", zero}};
         ein__kattention_keys(g, f, &x, turn, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);

@@ -32,6 +32,8 @@
 //@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value
 //@key stop    whether no row of the tile attends to a key of the turn; empty: it does
 //@key masked  statements, then masked = the power of two that those keys have
+//@key zeroKeys    whether all keys of the turn are 0; empty: no turn's are
+//@key zeroValues  whether all values of it are
 //@key follows  whether there is a next turn
 //@key next    its first key
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
@@ -198,6 +200,10 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
             for (int j = 0; j < NK / 8; j++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) s[m][j][e] = 0.f;
+        //@if zeroKeys
+        // Keys beyond an end.
+        const bool zeroKeys = $zeroKeys;
+        //@end
         for (int k0 = 0; k0 < depth; k0 += KC) {
             //@if deep
             if (k0 > 0) {
@@ -211,6 +217,11 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
             //@end
             __syncthreads();
             if (k0 == 0) load_values(u0);
+            //@if zeroKeys
+            if (zeroKeys) {
+                continue;  // scores stay 0
+            }
+            //@end
 #pragma unroll 4
             for (int k = 0; k < KC; k += 8 * WORD) {
                 unsigned a[RM][4], b[4];
@@ -337,7 +348,12 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
         __syncthreads();
         //@if product
         if ($follows) load_keys($next, 0);
-            //@end
+        //@end
+        //@if zeroValues
+        if ($zeroValues) {
+            continue;
+        }
+        //@end
 #pragma unroll
         for (int j = 0; j < NK / 8; j += WORD) {
             unsigned a[RM][4], b[4];

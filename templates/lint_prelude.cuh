@@ -362,6 +362,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
     attend_put(&keys[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
 #define $stop u0 >= m0 + 32
 #define $masked const float masked = -1e9f
+#define $zeroKeys u0 >= 100
+#define $zeroValues u0 >= 100
 #define $unit score_unit(most)
 #define $slack 8.f
 #define $score x = s[m][j][e]

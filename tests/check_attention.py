@@ -303,7 +303,7 @@ def check_masks(text, cases):
 
 def check_beyond(text):
     """Turns of a band that are all beyond an end take no products."""
-    found = text.count("const bool absent = ")
+    found = len(re.findall(r"const bool (absent|zeroKeys) = ", text))
     if found != 2:
         raise run_models.Failure("%d kernels leave them out" % found)
 
@@ -494,6 +494,10 @@ WINDOW_FAULTS = [
     ("plain", "tf32", "a mask ends too late", " ahead < 1 *", " ahead + 1 < 1 *"),
     ("plain", "fp32", "keys count as if beyond an end", "bool absent = (u0 + 63)",
      "bool absent = (u0 + 31)"),
+    ("plain", "fp16", "keys count as if beyond an end", "bool zeroKeys = (u0 + ",
+     "bool zeroKeys = (u0 - 64 + "),
+    ("plain", "tf32", "values count as if beyond an end", "if (zeroKeys) {\n            continue",
+     "if (zeroKeys || u0 < 96) {\n            continue"),
     ("race", "fp32", "weights that are still read", "if (absent) __syncthreads();", ""),
 ]
 
@@ -572,7 +576,8 @@ def main():
                 faulty = os.path.join(folder, "faulty.ein")
                 with open(faulty, "w") as out:
                     out.write(model([case for case in cases if case[-1] in WINDOWS_WITH_FAULTS]))
-                jobs.append(("windows beyond an end", check_beyond, texts[-1:]))
+                jobs += [("windows beyond an end", check_beyond, [text])
+                         for text in texts[-1:] + tensor_texts[-2:]]
                 jobs.append(("windows begin late", check_late, (texts[-1:] + tensor_texts[-2:],
                                                                 cases)))
                 jobs += [("fault of windows: %s, %s" % (what, math), check_fault,

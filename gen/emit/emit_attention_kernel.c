@@ -141,7 +141,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 31, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -158,6 +158,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
+        const char *zero = x.beyond[1];
+        if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
             {"RW", ein__namef(c, "%d", t->rw)},
@@ -188,7 +190,9 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"keyTurns", x.key.copy ? "8" : "4"},
             {"valueTurns", x.value.copy ? "8" : "4"},
             {"ends", x.ends ? x.ends : ""},
-            {"absent", x.absent.s}};
+            {"absent", x.absent.s},
+            {"zeroKeys", x.beyond[0]},
+            {"zeroValues", zero}};
         ein__kattention_keys(g, f, &x, turn, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);

@@ -389,6 +389,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t products = t->rm * (t->nk / 8 * steps + t->nk / step * (t->width / 8));
     int64_t blocks = t->nk / 16 * (t->width / 16);  // of values, 16 columns of 16 keys each
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
+    int64_t *const part[] = {&products, &wide, &narrow}, inside = ein__attention_inside(ctx, a, t);
+    for (int p = 0; p < 3; p++) *part[p] = ein__times(*part[p], inside) / 1000;
     int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE);
     int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
     int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
