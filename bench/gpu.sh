@@ -686,8 +686,9 @@ sanitize_all() {
 
 # ---- run ----
 
-# step SCOPE PHASE: a phase of the scope; what is finished then is in $out.
+# step SCOPE PHASE: a phase of the scope; what it finished is in $out then.
 step() {
+    local before
     wanted "$2" || return 0
     [ "$1" = "${one_scope:-$1}" ] && [ $stopped = no ] || return 0
     case $2 in
@@ -695,9 +696,11 @@ step() {
     esac
     [ $gpu = yes ] || [ "$2" = build ] || return 0
     scope=$1
+    before="$finished $(wc -c < "$work/complaints")"
     "${2}_all"
     scope=all
-    gather
+    # A probe changes what there is to be done.
+    [ "$2" != probe ] && [ "$finished $(wc -c < "$work/complaints")" = "$before" ] || gather
 }
 
 einnet=$(generator)

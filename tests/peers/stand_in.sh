@@ -70,9 +70,9 @@ play_limits() {
     printf 'sgemm_tflops\t8192\t50\n'
 }
 
-# A row of each key that --have does not have; $PROBED counts them.
+# A row of each key that --have does not have.
 play_probe() {
-    local table=h200 have=/dev/null list=no deadline=999999 key text n=0
+    local table=h200 have=/dev/null list=no deadline=999999 key text n
     while [ $# -gt 0 ]; do
         case $1 in
         --device) table=$2; shift ;;
@@ -82,14 +82,12 @@ play_probe() {
         esac
         shift
     done
-    while IFS=$'\t' read -r key text; do
-        n=$((n + 1))
-        ! grep -q -F -e "# $key: " -e $'\t'"$key"$'\t' -e $'\t'"$key algo=" "$have" || continue
+    while IFS=$'\t' read -r n key text; do
         if [ $list = yes ]; then
             echo "$key"
             continue
         fi
-        if [ $n = 2 ]; then
+        if [ "$n" = 2 ]; then
             if faulty probe-lost; then
                 echo "# $key: replay: an illegal memory access"
                 echo 'probe: the device is lost: an illegal memory access' >&2
@@ -101,10 +99,25 @@ play_probe() {
             ! faulty probe-cut || { printf '%s\t%s\t12' "$table" "$key"; exit 0; }
         fi
         [ $SECONDS -lt "${deadline%.*}" ] || exit 75
-        printf '%s\t%s\t%d\t3\teinnet 1 text %s driver 1\n' "$table" "$key" $((2000000 + n)) \
+        printf '%s\t%s\t%d\t3\teinnet 1 text %s driver 1\n' "$table" "$key" $((1000000 + n)) \
             "${text:-x}"
-    done < "$name.keys"
+    done < <(missing_keys "$have" "$name.keys")
     echo "probe: all measured, 0 failed" >&2
+}
+
+# The keys of a probe that no line of HAVE is about, with their numbers.
+missing_keys() { # HAVE KEYS
+    awk -F '\t' -v have="$1" '
+        BEGIN {
+            while ((getline line < have) > 0) {
+                if (sub(/^# /, "", line)) { sub(/: .*/, "", line); known[line] = 1; continue }
+                split(line, field, "\t")
+                known[field[2]] = 1
+                sub(/ algo=.*/, "", field[2])
+                known[field[2]] = 1
+            }
+        }
+        !($1 in known) { print NR "\t" $0 }' "$2"
 }
 
 play_program() {

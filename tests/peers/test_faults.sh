@@ -48,7 +48,7 @@ gpu() {
     name=$2
     shift 2
     : > "$PLAYED"
-    $long -k 5 120 bash "$work/tree/bench/gpu.sh" --only "${model:-cases/tiny}" --jobs 2 "$@" \
+    $long -k 5 300 bash "$work/tree/bench/gpu.sh" --only "${model:-cases/tiny}" --jobs 2 "$@" \
         > "$work/said" 2>&1
     got=$?
     [ $got = "$want" ] && pass || {
@@ -192,7 +192,7 @@ for kind in code hang; do
     has failures.txt '^limits: failed: '
     has limits.tsv '^copy_gbps'
     has limits.tsv '^# not whole: '
-    has h200.tsv '^h200\t[^\t]+\t2000001\t'
+    has h200.tsv '^h200\t[^\t]+\t1000001\t'
     has failures.txt '^probe: failed: .*, part 1: (exit code|time limit)'
     has failures.txt '^==== bench cases/tiny$'
     has failures.txt '^steps: failed: cases/tiny: exit code 5'
@@ -205,10 +205,10 @@ for kind in code hang; do
     has summary.md '^\| cases/tiny \| (exit|time)'
     says 'memcheck does not work here: Device not supported'
     [ $kind = code ] && continue
-    has h200.tsv '^h200\t[^\t]+\t2000003\t'     # the rest is measured
+    has h200.tsv '^h200\t[^\t]+\t1000003\t'     # the rest is measured
 done
 fault 'probe-lost bench-nan nvcc-limits peers-cut' 1 probe limits build bench templates peers
-has h200.tsv '^h200\t[^\t]+\t2000003\t'
+has h200.tsv '^h200\t[^\t]+\t1000003\t'
 has bench.jsonl '"program": "cases/tiny", "status": "no time"'
 has figures.tsv '^form/tiny/0\tno time\t-\t'
 has failures.txt '^limits: failed: .*does not build'
@@ -228,13 +228,13 @@ has check.tsv '\tdiffers\t0.5\t'
 has peers.tsv '\tcompile\tv\tfailed\t.*no compiler$'
 has report/h200.md 'no compiler'
 fault probe-time 75 probe
-has h200.tsv '^h200\t[^\t]+\t2000001\t'
+has h200.tsv '^h200\t[^\t]+\t1000001\t'
 fault 'nvcc-program nvcc-probe' 1 probe build bench
 has failures.txt '^probe: failed: .*no program: .*no such thing'
 has build.tsv '^cases/tiny\tfailed\t.*no such thing'
 has failures.txt '^==== build cases/tiny$'
 fault 'nvcc-program-silent probe-crash' 1 probe build bench
-has h200.tsv '^h200\t[^\t]+\t2000003\t'
+has h200.tsv '^h200\t[^\t]+\t1000003\t'
 has build.tsv '^cases/tiny\tfailed\t'
 fault nvcc-program-warns 0 build bench
 has build.tsv '^cases/tiny\twarnings\t.*odd'
@@ -266,7 +266,7 @@ turns=0
 before=-1
 got=75
 while [ $got = 75 ] && [ $turns -lt 15 ]; do
-    $long 120 bash "$work/tree/bench/gpu.sh" --only cases/tiny --budget 3 --phase bench \
+    $long 300 bash "$work/tree/bench/gpu.sh" --only cases/tiny --budget 3 --phase bench \
         --phase check > "$work/said" 2>&1
     got=$?
     turns=$((turns + 1))
