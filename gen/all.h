@@ -105,6 +105,7 @@
 #include "derive/rule_point.c"
 #include "derive/rule_windows.c"
 #include "derive/rule_toeplitz.c"
+#include "derive/rule_skew.c"
 #include "derive/rule_basis.c"
 #include "derive/rule_prefix.c"
 #include "derive/rules.c"

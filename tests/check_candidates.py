@@ -58,6 +58,11 @@ input v: f32[2,17,5]
 output y
 y = GBMM(a, v; dilation=2)
 """),
+    ("band of two axes", HEAD + """input x: f32[3,5,13]
+input k: f32[3,5,13]
+output y
+y[i,j,h,w] = sum(c) x[c,h,w] * k[c,h+i-1,w-2*j+3] where i in 0:3, j in 0:4, pad k 0
+"""),
     ("windows in both factors", HEAD + """input x: f32[9]
 input k: f32[8]
 output y

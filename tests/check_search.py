@@ -165,6 +165,11 @@ def main():
     for options, count in ((), 7), (("--math", "fp16"), 6), (("--small", "--math", "tf32"), 3):
         text = run(path, *options)[0]
         check("long windows are products %s" % (options,), "windows in blocks %d" % count in text)
+    bands = os.path.join(ROOT, "tests", "unseen", "correlations.ein")
+    for options, count in ((), 4), (("--small",), 3), (("--small", "--math", "fp16"), 3):
+        text = run(bands, *options)[0]
+        check("narrow bands are diagonals %s" % (options,),
+              "band as diagonals of products %d" % count in text)
     pools = run(os.path.join(ROOT, "tests", "unseen", "wide_pools.ein"))[0]
     check("wide pools go one axis at a time", "windows one axis at a time 5" in pools)
     parts = run(os.path.join(ROOT, "tests", "unseen", "triangles.ein"))[0]

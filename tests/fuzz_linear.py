@@ -381,6 +381,34 @@ def chain_map(p, x, values):
     return None
 
 
+def correlation(p):
+    """Products of rows with columns near them, along one axis or two, with steps and dilations."""
+    c, h, w = p.any(8, 32, 64), p.size(2, 4, 7), p.size(13, 16, 33, most=65)
+    i, j = p.any(1, 3, 5), p.any(3, 5, 9)
+    step, by, down = p.usual(1, 1, 2), p.usual(1, -1, 2, -2, 3), p.usual(1, -1, 2)
+    x, y = p.input(c, h, w), p.input(c, h + p.any(0, 0, i - 1), step * w + p.any(0, 0, 2 * j))
+    across = f"{step}*w+{by}*j-{p.any(0, by * (j // 2), 1)}".replace("--", "+").replace("+-", "-")
+    place = f"c,h+{down}*i-{p.any(0, down * (i // 2))},{across}".replace("--", "+").replace(
+        "+-", "-")
+    index = p.usual("i,j,h,w", "h,w,i,j", "h,w,j,i", "j,w,i,h")
+    own = f"{x}[c,h,{p.odd('w', w)}]"
+    factors = p.usual(f"{own}*{y}[{place}]", f"{y}[{place}]*{own}", f"0.5*{own}*{y}[{place}]")
+    t = p.let(index, f"sum(c) {factors}", pad=y, h=h, w=w, i=i, j=j)
+    p.out(t, 0.2)
+    # No thresholds, which rounding may pass.
+    z = p.let(index, p.any("relu({0})", "tanh({0})", "{0}*[w<j]", "{0} + {1}[w]", "{0}*{0}").format(
+        f"{t}[{index}]", p.weight(w)), h=h, w=w, i=i, j=j)
+    kind = p.rng.randrange(3)
+    if kind == 0:
+        p.out(z)
+    elif kind == 1:
+        p.let("h,w", f"{p.any('sum', 'max')}(i,j) {z}[{index}]", out=True, h=h, w=w, i=i, j=j)
+    else:
+        v = p.input(c, h, w)
+        p.let("c,h,w", f"sum(i,j) {z}[{index}]*{v}[c,h+i-{i // 2},w+j-{j // 2}]", pad=v, out=True,
+              h=h, w=w, i=i, j=j)
+
+
 def together(p):
     """Products of one tensor, or of one weight, that may be one product; parts of a product."""
     m, k = p.size(1, 4, 9, 16, most=65), p.size(4, 8, 12, most=33)
@@ -414,4 +442,5 @@ def together(p):
 
 
 KINDS = {"product": product, "digit-product": digit_product, "convolution": convolution,
-         "windows": windows, "lines": lines, "images": images, "chain": chain, "together": together}
+         "windows": windows, "lines": lines, "images": images, "chain": chain, "together": together,
+         "correlation": correlation}

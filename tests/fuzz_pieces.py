@@ -40,9 +40,9 @@ TYPED = fuzz_types.TYPED
 OPTIONS = {"plain": [], "tf32": ["--math", "tf32"], "fp16": ["--math", "fp16"],
            "own": ["--libs", "none"], "own16": ["--math", "fp16", "--libs", "none"]}
 RULES = ["operand", "order", "digits", "point", "phases", "windows", "taps", "parts", "border",
-         "groups", "single", "pad", "basis", "factors", "scale", "turn", "rounds", "apart",
-         "prefix", "linear", "repeats", "distribute", "collect", "merge", "match", "fuse", "online",
-         "norm"]
+         "groups", "single", "pad", "basis", "toeplitz", "skew", "factors", "scale", "turn",
+         "rounds", "apart", "prefix", "linear", "repeats", "distribute", "collect", "merge",
+         "match", "fuse", "online", "norm"]
 GPUS = ["h200", "h200", "l4", "orin-nano", "a100", "agx-orin"]
 
 

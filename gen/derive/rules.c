@@ -75,6 +75,9 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_TOEPLITZ] = {"toeplitz", "windows as products with Toeplitz matrices",
                             EIN__BY_SEARCH, ein__rule_toeplitz, .quota = 20,
                             .towards = EIN__TO_NONE},
+    // V[m,j] = sum(k) q[m,k] w[m + j, k], m = B*M + r, is P[M, r, r + j], P[M,r,u] = sum(k) q w
+    [EIN__RULE_SKEW] = {"skew", "bands as diagonals of products (iterator skewing)", EIN__BY_SEARCH,
+                        ein__rule_skew, .quota = 20, .towards = EIN__TO_NONE},
     // V[x] = W[E(x)] where V depends on x through E alone: ein__rule_substitute in derive.c
     [EIN__RULE_SUBSTITUTE] = {"substitute", "variable substitution", EIN__IN_FORM, .apply = NULL},
     // V over 0:n is V over lo..hi where a factor is outside its box elsewhere: ein__rule_tighten

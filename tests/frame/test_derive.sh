@@ -102,6 +102,10 @@ fault 'phases at a window that begins where the first one does' derive/rule_wind
     's/ein__ix_addc(ctx, rest, least)/rest/' 1120
 fault 'a block whose places are all the first one' derive/rule_toeplitz.c \
     's/ein__ix_mod(ctx, at\[z->x\], b)/ein__ix_mod(ctx, at[z->x], 1)/'
+fault 'a band whose rows are all the first one' derive/rule_skew.c \
+    's/ein__ix_mod(ctx, at\[z->m\], b)/ein__ix_mod(ctx, at[z->m], 1)/'
+fault 'a band that begins with its blocks' derive/rule_skew.c \
+    's/ein__ix_addc(ctx, map\[z->j\], low)/map[z->j]/'
 fault 'windows one axis at a time whose padding adds up' derive/rule_separate.c \
     's/s->reduce == EIN__R_SUM *? pad == 0/s->reduce == EIN__R_SUM ? true/'
 fault 'phases of what repeats all in one place' derive/rule_repeats.c \
