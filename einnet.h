@@ -17953,9 +17953,10 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
 // has, the terms weighted or not, and no iterator of the result is contracted: depthwise
 // convolutions, pooling, box filters. A thread takes a strip of neighbouring columns of some rows
 // and keeps the part of the image under all its windows in registers, so that neighbours are read
-// once instead of once a tap (templates/window.cu).
+// once instead of once a tap (templates/window.cu). A third axis, of volumes, has one place a
+// thread.
 
-// One of the two axes along which windows slide: position stride * t + dilation * k + first of the
+// One of the axes along which windows slide: position stride * t + dilation * k + first of the
 // image, for traversal iterator `t` of extent n and reduction iterator `k` of extent `taps`.
 typedef struct ein__strip_axis {
     int t, k;  // slots; k -1: one tap, t -1: no such axis
@@ -17965,7 +17966,7 @@ typedef struct ein__strip_axis {
 
 typedef struct ein__strip {
     ein__ex image;  // the read
-    ein__strip_axis row, col;
+    ein__strip_axis row, col, deep;
 } ein__strip;
 
 enum {
@@ -18007,12 +18008,14 @@ static bool ein__strip_axis_of(ein_ctx *ctx, const ein__scope *s, ein__ix ix, in
            a->first > -INT32_MAX / 2;
 }
 
-// The image's subscripts: the two axes, and others that depend on neither and stay inside.
+static const ein__strip_axis ein__no_axis = {-1, -1, -1, 1, 1, 1, 1, 0};
+
+// The image's subscripts: the axes, and others that depend on none of them and stay inside.
 static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, int lane,
                              ein__strip *w) {
     const ein__shape *shape = &ctx->value[e->val].shape;
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1), found = 0;
-    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    w->row = w->col = w->deep = ein__no_axis;
     for (uint32_t d = 0; d < e->nix; d++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[d]);
         uint32_t uses = ein__ix_uses(ctx, e->ix[d]);
@@ -18024,12 +18027,14 @@ static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr 
         }
         if (!ein__strip_axis_of(ctx, s, e->ix[d], (int)d, &a)) return false;
         ein__strip_axis *to = a.t == lane ? &w->col : &w->row;
-        if (to->dim >= 0) return false;
+        if (to->dim >= 0 && (to == &w->col || w->deep.dim >= 0)) return false;
+        if (to->dim >= 0) w->deep = *to;
         *to = a;
         found |= uses;
     }
     for (uint32_t d = 0; d < e->nix; d++)
-        if ((int)d != w->row.dim && (int)d != w->col.dim && (ein__ix_uses(ctx, e->ix[d]) & found))
+        if ((int)d != w->row.dim && (int)d != w->col.dim && (int)d != w->deep.dim &&
+            (ein__ix_uses(ctx, e->ix[d]) & found))
             return false;
     return w->col.dim >= 0 && (found & sums) == sums;
 }
@@ -18047,7 +18052,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
         if (s->n[i] > 1 && out[i] == 1) lane = (int)i;
     if (!ok || lane < 0) return false;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    *w = (ein__strip){{0}, {0}, {0}};
+    *w = (ein__strip){.row = ein__no_axis, .col = ein__no_axis, .deep = ein__no_axis};
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (!(ein__read_slots(ctx, e) >> lane & 1)) continue;
@@ -18064,7 +18069,8 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
     ein__strides_of(ctx, (ein__val){e->val}, stride);
     ein__dtype t = ctx->value[e->val].dtype;
     return stride[w->col.dim] == 1 && t <= EIN__BF16 &&
-           ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
+           w->deep.taps * ein__strip_span(&w->row, 1) * ein__strip_span(&w->col, 1) <=
+               EIN__WINDOW_REGISTERS;
 }
 
 // The same with the lane's iterator in no window: channels last, each of which has windows by
@@ -18084,7 +18090,7 @@ static bool ein__last_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *
     int64_t stride[EIN__MAX_RANK];
     bool unit = false;
     ein__strides_of(ctx, (ein__val){e->val}, stride);
-    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    w->row = w->col = w->deep = ein__no_axis;
     for (uint32_t d = 0; d < e->nix; d++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[d]);
         uint32_t uses = ein__ix_uses(ctx, e->ix[d]), t;
@@ -18135,7 +18141,7 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     int64_t taps = 1;
     *lane = -1;
-    *w = (ein__strip){{0}, {0}, {0}};
+    *w = (ein__strip){.row = ein__no_axis, .col = ein__no_axis, .deep = ein__no_axis};
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;
@@ -48289,10 +48295,13 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         ein__kscan_out(g, &r.scan, r.out);
         for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     }
-    const int apart[] = {w ? w->row.t : -1, w ? w->row.k : -1, w ? w->col.t : -1,
-                         w ? w->col.k : -1};
-    for (int i = 0; i < 4; i++)
-        if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
+    const ein__strip_axis *apart[] = {&w->row, &w->col, &w->deep};
+    for (int i = 0; i < 3 && w; i++) {
+        uint32_t slots = apart[i]->t >= 0 ? 1u << apart[i]->t : 0;
+        if (apart[i]->k >= 0) slots |= 1u << apart[i]->k;
+        r.scan.pinned |= slots;
+        r.scan.used |= slots;
+    }
     r.nt = ein__korder(g, r.out, r.t);
     if (!w && !step->sums) ein__kred_pair(g, &r, s);
     ein__ksort_reduction(&r);
@@ -49708,8 +49717,9 @@ enum {
 typedef struct ein__kwindow_tile {
     ein__strip w;
     int vec, rows;
-    bool vectors;                  // `vec` neighbours of the image's rows are loaded at once
-    int64_t first, columns, down;  // columns loaded, from stride * column + first on; rows loaded
+    bool vectors;  // `vec` neighbours of the image's rows are loaded at once
+    // Columns loaded, from stride * column + first on; rows loaded, of each of the planes.
+    int64_t first, columns, down;
 } ein__kwindow_tile;
 
 // Whether the image's rows can be loaded `vec` elements at a time: every row begins at a multiple,
@@ -49745,14 +49755,16 @@ static bool ein__kwindow_choose(ein__kgen *g, const ein__kred *r, ein__kwindow_t
     g->vec = vec;
     t->vectors = t->vec > 1 && ein__kwindow_aligned(g, &t->w, t->vec);
     if (r->outputs / t->vec < sms * EIN__WINDOW_LEAST) return false;
-    int64_t taps = t->w.row.taps * t->w.col.taps;
+    int64_t taps = t->w.row.taps * t->w.col.taps * t->w.deep.taps;
     // A slice of another kernel has its rows alone.
     bool sliced = t->w.row.t >= 0 && (g->sliced >> t->w.row.t & 1);
     for (t->rows = sliced ? 1 : 4; t->rows > 0; t->rows /= 2) {
         ein__kwindow_size(t);
         int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
         int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
-        bool fits = t->down * t->columns <= EIN__WINDOW_REGISTERS &&
+        // What vectors have of a volume beyond the windows is not kept.
+        int64_t held = t->w.deep.dim >= 0 ? ein__strip_span(&t->w.col, t->vec) : t->columns;
+        bool fits = t->w.deep.taps * t->down * held <= EIN__WINDOW_REGISTERS &&
                     taps * t->rows * t->vec <= 8 * EIN__WINDOW_TAPS;
         bool some = t->rows == 1 || (t->w.row.n >= t->rows && threads >= sms * EIN__WINDOW_THREADS);
         if (fits && some) return t->vec > 1 || t->rows > 1;
@@ -49800,7 +49812,8 @@ static void ein__kwindow_guard(ein__kgen *g, const ein__kwindow_tile *t, int64_t
     int64_t right = t->first + (col->n - t->vec) * col->stride + t->columns;
     bool top = row->first < 0, bottom = row->dim >= 0 && beyond > h;
     bool left = t->first < 0, end = w < right;
-    if (top || bottom) ein__put(guard, ein__kwithin(g, down, 0, h, top, bottom));
+    if (top || bottom)
+        ein__putf(guard, "%s%s", guard->n ? " && " : "", ein__kwithin(g, down, 0, h, top, bottom));
     if (left || end)
         ein__putf(guard, "%s%s", guard->n ? " && " : "", ein__kwithin(g, across, 0, w, left, end));
 }
@@ -49809,10 +49822,11 @@ static void ein__kwindow_guard(ein__kgen *g, const ein__kwindow_tile *t, int64_t
 static void ein__kwindow_fetch(ein__kgen *g, const ein__kwindow_tile *t, const ein__kaccess *at,
                                const char *guard, const char *pad, ein__buf *b) {
     ein_ctx *ctx = g->ctx;
+    const char *x = t->w.deep.dim >= 0 ? "x[d][j]" : "x[j]";
     if (!t->vectors) {
         const char *s = ein__kload(g, at, 0).s;
         if (guard) s = ein__namef(ctx, "%s ? %s : %s", guard, s, pad);
-        ein__putf(b, "        x[j][k] = %s;\n", s);
+        ein__putf(b, "        %s[k] = %s;\n", x, s);
         return;
     }
     g->vec = t->vec;
@@ -49820,24 +49834,36 @@ static void ein__kwindow_fetch(ein__kgen *g, const ein__kwindow_tile *t, const e
     if (guard) s = ein__namef(ctx, "%s ? %s : %s", guard, s, ein__kfill(g, pad));
     ein__putf(b, "        const %s v = %s;\n", ein__kvec_type(g), s);
     for (int i = 0; i < t->vec; i++)
-        ein__putf(b, "        x[j][k%s] = v.%s;\n", i ? ein__namef(ctx, " + %d", i) : "",
+        ein__putf(b, "        %s[k%s] = v.%s;\n", x, i ? ein__namef(ctx, " + %d", i) : "",
                   ein__klane[i]);
 }
 
-// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones.
-static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
+// The plane of tap d that the thread's windows see, as t2, and where some lie outside the test that
+// this one does not.
+static void ein__kwindow_plane(ein__kgen *g, const ein__strip_axis *deep, int64_t n, ein__buf *b,
+                               ein__buf *guard) {
+    ein__klin z = {.c = deep->first};
+    ein__ktext slot = {g->slot[deep->t].name, EIN__NAMED, 0}, tap = {"d", EIN__NAMED, 0};
+    if (!g->slot[deep->t].gone)
+        ein__klin_add(g, &z, (ein__kterm){deep->stride, slot, 0, 1, deep->n});
+    ein__klin_add(g, &z, (ein__kterm){deep->dilation, tap, 0, 1, deep->taps});
+    ein__putf(b, "    const %s t2 = %s;\n", ein__kint(g), ein__klin_text(g, &z, 0).s);
+    ein__klin at = {.n = 1, .t[0] = {1, {"t2", EIN__NAMED, 0}, 0, 1, n}};
+    bool front = deep->first < 0;
+    bool back = deep->first + (deep->n - 1) * deep->stride + ein__strip_span(deep, 1) > n;
+    if (front || back) ein__put(guard, ein__kwithin(g, at, 0, n, front, back));
+}
+
+// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones, in `l`
+// where these are 0.
+static void ein__kwindow_rows(ein__kgen *g, const ein__kwindow_tile *t, ein__klin *l, ein__buf *b,
+                              ein__buf *guard) {
     const ein__expr *e = ein__ex_get(g->ctx, t->w.image);
     const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
     const ein__val of = {e->val};
     const ein__shape *shape = &ein__val_get(g->ctx, of)->shape;
     ein__kaccess at = {.param = ein__kparam(g, of), .dtype = ein__kdtype(g, of)};
-    ein__klin l = {0}, x, y;
-    ein__kform f = {0};
-    ein__buf guard = {0};
-    for (int d = 0; d < shape->rank; d++)
-        if (d != row->dim && d != col->dim) ein__kform_add(g, &f, ein__kstride(g, of, d), e->ix[d]);
-    ein__kform_recombine(g, &f);
-    ein__kform_lower(g, &l, &f, 0);
+    ein__klin x, y;
     ein__kwindow_place(g, t, &y, &x);
     int64_t h = row->dim >= 0 ? shape->d[row->dim] : 1, w = shape->d[col->dim];
     const char *type = ein__kint(g);
@@ -49848,16 +49874,46 @@ static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf
     ein__putf(b, "    for (int k = 0; k < %lld; k%s) {\n", (long long)t->columns,
               t->vectors ? ein__namef(g->ctx, " += %d", t->vec) : "++");
     ein__putf(b, "        const %s t1 = %s;\n", type, ein__klin_text(g, &x, 0).s);
-    ein__kwindow_guard(g, t, h, w, &guard);
+    ein__kwindow_guard(g, t, h, w, guard);
     if (row->dim >= 0) {
         ein__kterm down = {ein__kstride(g, of, row->dim), {"t0", EIN__NAMED, 0}, 0, 1, h};
-        ein__klin_add(g, &l, down);
+        ein__klin_add(g, l, down);
     }
-    ein__klin_add(g, &l, (ein__kterm){1, {"t1", EIN__NAMED, 0}, 0, 1, w});
-    at.at = ein__klin_text(g, &l, 0);
-    ein__kwindow_fetch(g, t, &at, guard.n ? guard.s : NULL, ein__kliteral(g, ein__kbits(e)).s, b);
+    ein__klin_add(g, l, (ein__kterm){1, {"t1", EIN__NAMED, 0}, 0, 1, w});
+    at.at = ein__klin_text(g, l, 0);
+    ein__kwindow_fetch(g, t, &at, guard->n ? guard->s : NULL, ein__kliteral(g, ein__kbits(e)).s, b);
     ein__put(b, "    }\n}\n");
+}
+
+// The same, and of volumes x[d][j][k] for the planes under the taps.
+static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
+    const ein__expr *e = ein__ex_get(g->ctx, t->w.image);
+    const ein__strip_axis *row = &t->w.row, *col = &t->w.col, *deep = &t->w.deep;
+    const ein__val of = {e->val};
+    const ein__shape *shape = &ein__val_get(g->ctx, of)->shape;
+    ein__klin l = {0};
+    ein__kform f = {0};
+    ein__buf guard = {0}, rows = {0};
+    for (int d = 0; d < shape->rank; d++)
+        if (d != row->dim && d != col->dim && d != deep->dim)
+            ein__kform_add(g, &f, ein__kstride(g, of, d), e->ix[d]);
+    ein__kform_recombine(g, &f);
+    ein__kform_lower(g, &l, &f, 0);
+    if (deep->dim < 0) {
+        ein__kwindow_rows(g, t, &l, b, &guard);
+    } else {
+        int64_t n = shape->d[deep->dim];
+        ein__put(b, "#pragma unroll\n");
+        ein__putf(b, "for (int d = 0; d < %lld; d++) {\n", (long long)deep->taps);
+        ein__kwindow_plane(g, deep, n, b, &guard);
+        ein__kterm plane = {ein__kstride(g, of, deep->dim), {"t2", EIN__NAMED, 0}, 0, 1, n};
+        ein__klin_add(g, &l, plane);
+        ein__kwindow_rows(g, t, &l, &rows, &guard);
+        ein__kindent(b, rows.s, 4);
+        ein__put(b, "}\n");
+    }
     ein__buf_free(&guard);
+    ein__buf_free(&rows);
     return !g->too_wide;
 }
 
@@ -49899,11 +49955,15 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     // Of several rows, nvcc takes the first one's vector apart unless its address is a vector's.
     g->whole = t->rows > 1;
     if (t->vec > 1) g->vec_slot = r->t[r->nt - 1];
+    const ein__strip_axis *deep = &t->w.deep;
+    bool volume = deep->dim >= 0;
+    const char *plane = "";
+    if (volume) plane = ein__namef(c, "[%s]", g->slot[deep->k].gone ? "0" : g->slot[deep->k].name);
     g->over[g->nover].ex = t->w.image;
     g->over[g->nover].text = (ein__ktext){"", EIN__PRIMARY, r->ns};
     for (int i = 0; i < t->vec; i++)
         g->over[g->nover].lane[i] = ein__namef(
-            c, "x[%s][%s]", ein__kwindow_at(g, &t->w.row, t->rows > 1 ? "o" : NULL, 0),
+            c, "x%s[%s][%s]", plane, ein__kwindow_at(g, &t->w.row, t->rows > 1 ? "o" : NULL, 0),
             ein__kwindow_at(g, &t->w.col, NULL, i * t->w.col.stride + t->w.col.first - t->first));
     g->nover++;
     bool ok = ein__kwindow_load(g, t, &load);
@@ -49914,7 +49974,9 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
     int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
     ok = ok && !g->too_wide && (threads <= INT32_MAX || g->wide);
-    const char *tile = ein__namef(c, "x[%lld][%lld]", (long long)t->down, (long long)t->columns);
+    const char *planes = volume ? ein__namef(c, "[%lld]", (long long)deep->taps) : "";
+    const char *tile =
+        ein__namef(c, "x%s[%lld][%lld]", planes, (long long)t->down, (long long)t->columns);
     ein__key keys[] = {[EIN__THREAD_KEYS] = {"tile", tile},
                        {"load", load.s},
                        {"rows", t->rows > 1 ? ein__namef(c, "%d", t->rows) : ""},

@@ -170,6 +170,8 @@ def main():
         text = run(bands, *options)[0]
         check("narrow bands are diagonals %s" % (options,),
               "band as diagonals of products %d" % count in text)
+    volumes = run(os.path.join(ROOT, "tests", "unseen", "volumes.ein"), "--small")[0]
+    check("windows of volumes are in registers", volumes.count("x[d][j][k] = ") >= 4)
     pools = run(os.path.join(ROOT, "tests", "unseen", "wide_pools.ein"))[0]
     check("wide pools go one axis at a time", "windows one axis at a time 5" in pools)
     parts = run(os.path.join(ROOT, "tests", "unseen", "triangles.ein"))[0]

@@ -409,6 +409,28 @@ def correlation(p):
               h=h, w=w, i=i, j=j)
 
 
+def volumes(p):
+    """Windows along three axes, each with steps, distances and places outside or none."""
+    c, extents = p.any(1, 4, 12), [p.size(2, 3, 6), p.size(5, 9, 16), p.size(16, 30, 33, most=65)]
+    sizes, taps, places = [], [], []
+    for i, (name, n) in enumerate(zip("thw", extents)):
+        k, step, by = p.any(1, 2, 3, 3, 5), p.usual(1, 1, 2), p.usual(1, 1, 2, 3)
+        before = p.any(0, by * (k // 2), 1)
+        taps.append(k)
+        sizes.append(max(1, (n + 2 * before - by * (k - 1) - 1) // step + 1))
+        places.append(f"{step}*{name}+{by}*{'pqr'[i]}-{before}")
+    x, kind = p.input(c, *extents), p.rng.randrange(4)
+    image = f"{x}[c,{','.join(places)}]"
+    body = {0: f"sum(p,q,r) {image}*{p.given(c, *taps)}[c,p,q,r]",
+            1: f"{p.any('max', 'min')}(p,q,r) {image}",
+            2: f"sum(p,q,r) {image}*{p.weight(*taps)}[{p.odd('p', taps[0])},q,r]",
+            3: f"0.2*sum(p,q,r) {image}"}[kind]
+    box = dict(zip("cthwpqr", [c] + sizes + taps))
+    y = p.let(p.usual("c,t,h,w", "t,c,h,w", "c,h,t,w"), body, pad=x, out=p.chance(0.8), **box)
+    if y not in p.outputs:
+        p.op(f"Tanh({y})", out=True)
+
+
 def together(p):
     """Products of one tensor, or of one weight, that may be one product; parts of a product."""
     m, k = p.size(1, 4, 9, 16, most=65), p.size(4, 8, 12, most=33)
@@ -443,4 +465,4 @@ def together(p):
 
 KINDS = {"product": product, "digit-product": digit_product, "convolution": convolution,
          "windows": windows, "lines": lines, "images": images, "chain": chain, "together": together,
-         "correlation": correlation}
+         "correlation": correlation, "volumes": volumes}

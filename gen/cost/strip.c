@@ -2,9 +2,10 @@
 // has, the terms weighted or not, and no iterator of the result is contracted: depthwise
 // convolutions, pooling, box filters. A thread takes a strip of neighbouring columns of some rows
 // and keeps the part of the image under all its windows in registers, so that neighbours are read
-// once instead of once a tap (templates/window.cu).
+// once instead of once a tap (templates/window.cu). A third axis, of volumes, has one place a
+// thread.
 
-// One of the two axes along which windows slide: position stride * t + dilation * k + first of the
+// One of the axes along which windows slide: position stride * t + dilation * k + first of the
 // image, for traversal iterator `t` of extent n and reduction iterator `k` of extent `taps`.
 typedef struct ein__strip_axis {
     int t, k;  // slots; k -1: one tap, t -1: no such axis
@@ -14,7 +15,7 @@ typedef struct ein__strip_axis {
 
 typedef struct ein__strip {
     ein__ex image;  // the read
-    ein__strip_axis row, col;
+    ein__strip_axis row, col, deep;
 } ein__strip;
 
 enum {
@@ -56,12 +57,14 @@ static bool ein__strip_axis_of(ein_ctx *ctx, const ein__scope *s, ein__ix ix, in
            a->first > -INT32_MAX / 2;
 }
 
-// The image's subscripts: the two axes, and others that depend on neither and stay inside.
+static const ein__strip_axis ein__no_axis = {-1, -1, -1, 1, 1, 1, 1, 0};
+
+// The image's subscripts: the axes, and others that depend on none of them and stay inside.
 static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, int lane,
                              ein__strip *w) {
     const ein__shape *shape = &ctx->value[e->val].shape;
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1), found = 0;
-    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    w->row = w->col = w->deep = ein__no_axis;
     for (uint32_t d = 0; d < e->nix; d++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[d]);
         uint32_t uses = ein__ix_uses(ctx, e->ix[d]);
@@ -73,12 +76,14 @@ static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr 
         }
         if (!ein__strip_axis_of(ctx, s, e->ix[d], (int)d, &a)) return false;
         ein__strip_axis *to = a.t == lane ? &w->col : &w->row;
-        if (to->dim >= 0) return false;
+        if (to->dim >= 0 && (to == &w->col || w->deep.dim >= 0)) return false;
+        if (to->dim >= 0) w->deep = *to;
         *to = a;
         found |= uses;
     }
     for (uint32_t d = 0; d < e->nix; d++)
-        if ((int)d != w->row.dim && (int)d != w->col.dim && (ein__ix_uses(ctx, e->ix[d]) & found))
+        if ((int)d != w->row.dim && (int)d != w->col.dim && (int)d != w->deep.dim &&
+            (ein__ix_uses(ctx, e->ix[d]) & found))
             return false;
     return w->col.dim >= 0 && (found & sums) == sums;
 }
@@ -96,7 +101,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
         if (s->n[i] > 1 && out[i] == 1) lane = (int)i;
     if (!ok || lane < 0) return false;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    *w = (ein__strip){{0}, {0}, {0}};
+    *w = (ein__strip){.row = ein__no_axis, .col = ein__no_axis, .deep = ein__no_axis};
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (!(ein__read_slots(ctx, e) >> lane & 1)) continue;
@@ -113,7 +118,8 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
     ein__strides_of(ctx, (ein__val){e->val}, stride);
     ein__dtype t = ctx->value[e->val].dtype;
     return stride[w->col.dim] == 1 && t <= EIN__BF16 &&
-           ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
+           w->deep.taps * ein__strip_span(&w->row, 1) * ein__strip_span(&w->col, 1) <=
+               EIN__WINDOW_REGISTERS;
 }
 
 // The same with the lane's iterator in no window: channels last, each of which has windows by
@@ -133,7 +139,7 @@ static bool ein__last_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *
     int64_t stride[EIN__MAX_RANK];
     bool unit = false;
     ein__strides_of(ctx, (ein__val){e->val}, stride);
-    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    w->row = w->col = w->deep = ein__no_axis;
     for (uint32_t d = 0; d < e->nix; d++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[d]);
         uint32_t uses = ein__ix_uses(ctx, e->ix[d]), t;
@@ -184,7 +190,7 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     int64_t taps = 1;
     *lane = -1;
-    *w = (ein__strip){{0}, {0}, {0}};
+    *w = (ein__strip){.row = ein__no_axis, .col = ein__no_axis, .deep = ein__no_axis};
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;

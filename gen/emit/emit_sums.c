@@ -223,10 +223,13 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         ein__kscan_out(g, &r.scan, r.out);
         for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     }
-    const int apart[] = {w ? w->row.t : -1, w ? w->row.k : -1, w ? w->col.t : -1,
-                         w ? w->col.k : -1};
-    for (int i = 0; i < 4; i++)
-        if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
+    const ein__strip_axis *apart[] = {&w->row, &w->col, &w->deep};
+    for (int i = 0; i < 3 && w; i++) {
+        uint32_t slots = apart[i]->t >= 0 ? 1u << apart[i]->t : 0;
+        if (apart[i]->k >= 0) slots |= 1u << apart[i]->k;
+        r.scan.pinned |= slots;
+        r.scan.used |= slots;
+    }
     r.nt = ein__korder(g, r.out, r.t);
     if (!w && !step->sums) ein__kred_pair(g, &r, s);
     ein__ksort_reduction(&r);
