@@ -173,7 +173,7 @@ def main():
     volumes = run(os.path.join(ROOT, "tests", "unseen", "volumes.ein"), "--small")[0]
     check("windows of volumes are in registers", volumes.count("x[d][j][k] = ") >= 4)
     pools = run(os.path.join(ROOT, "tests", "unseen", "wide_pools.ein"))[0]
-    check("wide pools go one axis at a time", "windows one axis at a time 5" in pools)
+    check("wide pools go one axis at a time", re.search("windows one axis at a time [56]", pools))
     parts = run(os.path.join(ROOT, "tests", "unseen", "triangles.ein"))[0]
     for who, loop in (("a thread", r"for \(int r0 = from_r0; r0 < until_r0; r0\+\+\)"),
                       ("a warp", r"for \(unsigned k = lane; k < \(unsigned\)until_r0; k \+= 32u\)"),
