@@ -28373,7 +28373,8 @@ static void ein__add_skew(ein__deriver *d, const ein__skew *z, double alpha, int
         ix[k] = ein__ix_subst(ctx, z->band->ix[k], map, (int)(s.nt + s.ns));
         if (k == z->at) ix[k] = ein__ix_add(ctx, ix[k], place);
     }
-    ein__ex w = ein__ex_read(ctx, (ein__val){z->band->val}, z->band->bits, ix, (int)z->band->nix);
+    ein__ex w = ein__ex_read(ctx, (ein__val){z->band->val}, ein__f64_of(z->band->bits), ix,
+                             (int)z->band->nix);
     map[z->m] = ein__ix_add(ctx, first, row);
     ein__ex q = ein__ex_subst(ctx, ein__ex_of(ctx, z->rows), map, (int)(s.nt + s.ns));
     if (!w.i || !q.i) return;
