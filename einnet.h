@@ -48296,10 +48296,10 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         ein__kscan_out(g, &r.scan, r.out);
         for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     }
-    const ein__strip_axis *apart[] = {&w->row, &w->col, &w->deep};
-    for (int i = 0; i < 3 && w; i++) {
-        uint32_t slots = apart[i]->t >= 0 ? 1u << apart[i]->t : 0;
-        if (apart[i]->k >= 0) slots |= 1u << apart[i]->k;
+    for (int i = 0; w && i < 3; i++) {
+        const ein__strip_axis *a = i == 0 ? &w->row : i == 1 ? &w->col : &w->deep;
+        uint32_t slots = a->t >= 0 ? 1u << a->t : 0;
+        if (a->k >= 0) slots |= 1u << a->k;
         r.scan.pinned |= slots;
         r.scan.used |= slots;
     }

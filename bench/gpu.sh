@@ -65,14 +65,13 @@ END
 # Models that matter most, in this order; and what is done, in this order: the scope of a step is
 # these models in FP32 at their own batch size (first), all models so (fp32), the first ones in
 # TF32 and FP16 (typed), or everything. Whether programs are right takes seconds each and comes
-# first, then how the models that matter most compare, minutes each, and what calls and kernels cost,
-# minutes too, after which what has other plans is done again.
+# first. How the models that matter most compare takes minutes each, what calls and kernels cost
+# takes minutes too; after that what has other plans is done again.
 first='resnet18 bert_base dcgan longformer'
 steps='first:build first:bench first:steps fp32:build fp32:check typed:build typed:check
     first:peers fp32:steps typed:steps typed:peers all:limits first:probe first:build first:bench
-    fp32:bench first:peers
-    fp32:probe fp32:build fp32:bench fp32:peers all:templates all:build all:bench all:check
-    all:probe all:build all:bench all:check all:steps all:peers all:sanitize'
+    fp32:bench first:peers fp32:probe fp32:build fp32:bench fp32:peers all:templates all:build
+    all:bench all:check all:probe all:build all:bench all:check all:steps all:peers all:sanitize'
 
 kit=build/gpu
 work=build/gpu-run
