@@ -93,10 +93,17 @@ for key in copy_gbps sgemm_tflops tf32_tflops fp16_tflops; do
     "$work/limits" --quick | grep -q -P "^$key\t[0-9]+\t[0-9.e+-]+$" && pass || fail "limits: $key"
 done
 
+# calls MODEL: an invented table, by which a model's calls are what it is planned with.
+calls() {
+    build/einnet probe "$1" --baseline --kernels 0 -o "$work/probe.cu"
+    sed -n -E 's/.*"((conv|gemm) f32 [^"]*)".*/h200\t\1\t1/p' "$work/probe.cu" > "$work/calls.tsv"
+}
+
 # create asks a library once about calls of the same sizes: a second question, which would fail, is
 # never put.
 model=tests/unseen/equal_calls.ein
-build/einnet emit $model -o "$work/q.cu" --test "$work/q_test.cu"
+calls $model
+build/einnet emit $model --costs "$work/calls.tsv" -o "$work/q.cu" --test "$work/q_test.cu"
 check 'questions: pack' build/einnet pack $model -o "$work/q.weights"
 [ "$(grep -c 'CALL(conv_run\|CALL(matmul_run' "$work/q.cu")" = 6 ] && pass ||
     fail 'questions: six calls' "$work/q.cu"
@@ -121,7 +128,9 @@ output y
 t = Conv(x, k, b; pads=1)
 y = Relu(t)
 end
-build/einnet emit "$work/f.ein" --baseline -o "$work/f.cu" --test "$work/f_test.cu"
+calls "$work/f.ein"
+build/einnet emit "$work/f.ein" --baseline --costs "$work/calls.tsv" -o "$work/f.cu" \
+    --test "$work/f_test.cu"
 check 'fused: pack' build/einnet pack "$work/f.ein" -o "$work/f.weights"
 check 'fused: one call' grep -q 'CALL(conv_run.*v_b' "$work/f.cu"
 check 'fused: build' tests/judge/judgecc --quick -o "$work/f" "$work/f_test.cu" "$work/f.cu"
@@ -140,7 +149,9 @@ check 'fusion: without such calls' env JUDGE_CUDNN_REFUSES=fusion "$work/f" "$wo
 
 # One whose list lacks the only algorithm that a fused call without an activation has.
 sed 's/^y = Relu(t)$/y = Add(t, x)/' "$work/f.ein" > "$work/i.ein"
-build/einnet emit "$work/i.ein" --baseline -o "$work/i.cu" --test "$work/i_test.cu"
+calls "$work/i.ein"
+build/einnet emit "$work/i.ein" --baseline --costs "$work/calls.tsv" -o "$work/i.cu" \
+    --test "$work/i_test.cu"
 check 'listing: one call' grep -q 'CALL(conv_run.*v_b, v_x' "$work/i.cu"
 check 'listing: build' tests/judge/judgecc --quick -o "$work/i" "$work/i_test.cu" "$work/i.cu"
 check 'listing: it is asked about' env JUDGE_CUDNN_REFUSES=listing "$work/i" "$work/f.weights" \
