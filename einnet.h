@@ -28175,7 +28175,7 @@ static bool ein__find_toeplitz(ein_ctx *ctx, ein__toeplitz *z, uint32_t k) {
 
 // About `most` of `n` places: the largest part of them all that is near that, else as many as leave
 // the last block fullest.
-static int64_t ein__toeplitz_places(int64_t n, int64_t most) {
+static int64_t ein__block_places(int64_t n, int64_t most) {
     most = ein__least(n, most);
     for (int64_t b = most; 4 * b >= 3 * most; b--)
         if (n % b == 0) return b;
@@ -28275,7 +28275,7 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
             for (int size = EIN__TOEPLITZ_SIZES - 1; size >= 0; size--) {
                 int64_t most = (EIN__TOEPLITZ_COLUMNS >> size) / columns;
                 if (most < EIN__TOEPLITZ_LEAST || s.n[z.x] < EIN__TOEPLITZ_LEAST) continue;
-                int64_t b = ein__toeplitz_places(s.n[z.x], most), y = s.n[z.y];
+                int64_t b = ein__block_places(s.n[z.x], most), y = s.n[z.y];
                 int64_t terms = ein__plus(y, ein__times(z.step, b - 1));
                 if (b == last ||
                     ein__muldiv(terms, 100, 1) > ein__muldiv(y, EIN__TOEPLITZ_GROWTH, 1))
@@ -28319,15 +28319,6 @@ typedef struct ein__skew {
 
 static const char ein__in_diagonals[] = "band as diagonals of products";
 
-static int64_t ein__skew_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 // Whether iterators z->m and z->j are those of a band in subscript z->at, and nowhere else in it.
 static bool ein__find_skew(ein_ctx *ctx, ein__skew *z) {
     uint32_t beside = 0, own = ein__ix_uses(ctx, z->band->ix[z->at]);
@@ -28341,7 +28332,7 @@ static bool ein__find_skew(ein_ctx *ctx, ein__skew *z) {
     const int64_t most = EIN__SKEW_COLUMNS;
     if (!z->row || !z->col || z->row > most || -z->row > most || z->col > most || -z->col > most)
         return false;
-    z->step = ein__skew_divisor(z->row, z->col);
+    z->step = ein__gcd(z->row, z->col);
     z->row /= z->step;
     z->col /= z->step;
     return z->s->n[z->j] > 1 && z->s->n[z->j] <= EIN__SKEW_COLUMNS &&
@@ -28396,7 +28387,7 @@ static void ein__add_skew(ein__deriver *d, const ein__skew *z, double alpha, int
 static void ein__skew_sizes(ein__deriver *d, const ein__skew *z, double alpha, int from) {
     int64_t last = 0, n = z->s->n[z->j];
     for (int size = 0; size < EIN__SKEW_SIZES; size++) {
-        int64_t b = ein__toeplitz_places(z->s->n[z->m], EIN__SKEW_ROWS >> size);
+        int64_t b = ein__block_places(z->s->n[z->m], EIN__SKEW_ROWS >> size);
         int64_t down = z->row * (b - 1), across = z->col * (n - 1);
         int64_t columns = (down < 0 ? -down : down) + (across < 0 ? -across : across) + 1;
         if (b == last || columns * 100 > n * EIN__SKEW_GROWTH) continue;
@@ -49839,8 +49830,8 @@ static void ein__kwindow_fetch(ein__kgen *g, const ein__kwindow_tile *t, const e
                   ein__klane[i]);
 }
 
-// The plane of tap d that the thread's windows see, as t2, and where some lie outside the test that
-// this one does not.
+// The plane of tap d that the thread's windows see, as t2, and the test that it lies inside, empty
+// where it always does.
 static void ein__kwindow_plane(ein__kgen *g, const ein__strip_axis *deep, int64_t n, ein__buf *b,
                                ein__buf *guard) {
     ein__klin z = {.c = deep->first};

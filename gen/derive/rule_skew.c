@@ -29,15 +29,6 @@ typedef struct ein__skew {
 
 static const char ein__in_diagonals[] = "band as diagonals of products";
 
-static int64_t ein__skew_divisor(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 // Whether iterators z->m and z->j are those of a band in subscript z->at, and nowhere else in it.
 static bool ein__find_skew(ein_ctx *ctx, ein__skew *z) {
     uint32_t beside = 0, own = ein__ix_uses(ctx, z->band->ix[z->at]);
@@ -51,7 +42,7 @@ static bool ein__find_skew(ein_ctx *ctx, ein__skew *z) {
     const int64_t most = EIN__SKEW_COLUMNS;
     if (!z->row || !z->col || z->row > most || -z->row > most || z->col > most || -z->col > most)
         return false;
-    z->step = ein__skew_divisor(z->row, z->col);
+    z->step = ein__gcd(z->row, z->col);
     z->row /= z->step;
     z->col /= z->step;
     return z->s->n[z->j] > 1 && z->s->n[z->j] <= EIN__SKEW_COLUMNS &&
@@ -106,7 +97,7 @@ static void ein__add_skew(ein__deriver *d, const ein__skew *z, double alpha, int
 static void ein__skew_sizes(ein__deriver *d, const ein__skew *z, double alpha, int from) {
     int64_t last = 0, n = z->s->n[z->j];
     for (int size = 0; size < EIN__SKEW_SIZES; size++) {
-        int64_t b = ein__toeplitz_places(z->s->n[z->m], EIN__SKEW_ROWS >> size);
+        int64_t b = ein__block_places(z->s->n[z->m], EIN__SKEW_ROWS >> size);
         int64_t down = z->row * (b - 1), across = z->col * (n - 1);
         int64_t columns = (down < 0 ? -down : down) + (across < 0 ? -across : across) + 1;
         if (b == last || columns * 100 > n * EIN__SKEW_GROWTH) continue;

@@ -67,7 +67,7 @@ static bool ein__find_toeplitz(ein_ctx *ctx, ein__toeplitz *z, uint32_t k) {
 
 // About `most` of `n` places: the largest part of them all that is near that, else as many as leave
 // the last block fullest.
-static int64_t ein__toeplitz_places(int64_t n, int64_t most) {
+static int64_t ein__block_places(int64_t n, int64_t most) {
     most = ein__least(n, most);
     for (int64_t b = most; 4 * b >= 3 * most; b--)
         if (n % b == 0) return b;
@@ -167,7 +167,7 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
             for (int size = EIN__TOEPLITZ_SIZES - 1; size >= 0; size--) {
                 int64_t most = (EIN__TOEPLITZ_COLUMNS >> size) / columns;
                 if (most < EIN__TOEPLITZ_LEAST || s.n[z.x] < EIN__TOEPLITZ_LEAST) continue;
-                int64_t b = ein__toeplitz_places(s.n[z.x], most), y = s.n[z.y];
+                int64_t b = ein__block_places(s.n[z.x], most), y = s.n[z.y];
                 int64_t terms = ein__plus(y, ein__times(z.step, b - 1));
                 if (b == last ||
                     ein__muldiv(terms, 100, 1) > ein__muldiv(y, EIN__TOEPLITZ_GROWTH, 1))

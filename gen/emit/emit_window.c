@@ -130,8 +130,8 @@ static void ein__kwindow_fetch(ein__kgen *g, const ein__kwindow_tile *t, const e
                   ein__klane[i]);
 }
 
-// The plane of tap d that the thread's windows see, as t2, and where some lie outside the test that
-// this one does not.
+// The plane of tap d that the thread's windows see, as t2, and the test that it lies inside, empty
+// where it always does.
 static void ein__kwindow_plane(ein__kgen *g, const ein__strip_axis *deep, int64_t n, ein__buf *b,
                                ein__buf *guard) {
     ein__klin z = {.c = deep->first};
