@@ -797,6 +797,7 @@ typedef struct ein__step {
     ein__val also;  // ... and what it stores beside its result, or none
     int tile;       // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
     int parts;      // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    bool cluster;   // ... and that these are a cluster
     int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
     int64_t ps;                 // cost, picoseconds
     bool measured;
@@ -17792,23 +17793,32 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
 // memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
 // the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Against a
 // second kernel that adds the parts up (split.c) a launch is saved; what it costs is that one block
-// reads what all of the tile's blocks wrote.
+// reads what all of the tile's blocks wrote. Blocks that are a cluster (compute capability 9.0 and
+// later) leave their sums in their own shared memory, and each adds up a share of the tile.
 
 enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
     // trips to the L2 cache, one after the other; fitted as EIN__PRODUCT_ALONE_PS.
     EIN__TAIL_PS = 1200000,
-    EIN__TAIL_MARGIN = 3,  // percent by which whole tiles have to be slower
-    EIN__TAIL_ALONE = 2,   // shares of the L2 cache's rate that one SM gets at most; assumed
+    // The same in a cluster: to leave the sums, meet the others, get theirs. Assumed.
+    EIN__CLUSTER_PS = 400000,
+    EIN__CLUSTER_MOST = 8,  // blocks: what every GPU that has clusters takes
+    // An SM's byte from another one's shared memory: all those of an H800 got 2.65 TB/s in clusters
+    // of four (Luo et al. 2024).
+    EIN__CLUSTER_BYTE_PS = 50,
+    EIN__CLUSTER_SMS = 16,  // a cluster lies in one group of SMs, which has as many or a few more
+    EIN__TAIL_MARGIN = 3,   // percent by which whole tiles have to be slower
+    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
-// How a product is cut up: its tile, the blocks that share the terms of one, and how many terms
-// each of them has, the last one no more than those.
+// How a product is cut up: its tile, the blocks that share the terms of one, how many terms each of
+// them has, the last one no more than those, and whether these blocks are a cluster.
 typedef struct ein__product_cut {
     const ein__product_tile *tile;
     int parts;
     int64_t share;
+    bool cluster;
 } ein__product_cut;
 
 // Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, a thread has
@@ -17828,21 +17838,53 @@ static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, 
     return ein__muldiv(ein__product_blocks(p, t), each * parts, 1);
 }
 
+// Bytes that a block of a cluster leaves for the others, from the beginning of its tile on: its
+// sums and two along each of their rows.
+static int64_t ein__cluster_bytes(const ein__tiled *p, const ein__product_tile *t) {
+    return 4 * t->rows * (t->cols + (p->each ? 2 : 0));
+}
+
+// Whether the blocks that share a tile may be a cluster: of a size that GPUs have room for wherever
+// their SMs lie, where the tile's memory holds what they leave and, on tensor cores, what is made
+// of the sums of rows. A grid that groups of SMs would take in more turns than SMs do is none.
+static bool ein__clusters(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                          int parts) {
+    bool fits = parts > 1 && parts <= EIN__CLUSTER_MOST && EIN__CLUSTER_MOST % parts == 0,
+         beside = p->each && t->math != EIN__MATH_FP32;
+    int64_t bytes = ein__cluster_bytes(p, t);
+    if (beside) bytes += 4 * t->rows * (2 * t->parts + EIN__NORM_ROWS);
+    if (g->cc < 90 || !fits || bytes > ein__product_least_bytes(t)) return false;
+    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1),
+            grouped = g->sms - g->sms % EIN__CLUSTER_SMS;
+    return ein__ceil(blocks, ein__most(grouped, 1)) == ein__ceil(blocks, g->sms);
+}
+
 // Whether terms that are shared, at `ps`, are taken against whole ones.
 static bool ein__tail_gains(int64_t ps, int64_t whole) {
     return ein__plus(ps, ein__muldiv(ps, EIN__TAIL_MARGIN, 100)) < whole;
 }
 
+// What a cluster's blocks take to add up what they have left: each a share of the tile, from all.
+static int64_t ein__cluster_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                               int parts) {
+    int vectors = t->rows * t->cols / EIN__PRODUCT_THREADS / 4;
+    int64_t each = ein__ceil(vectors, parts) * 16 * EIN__PRODUCT_THREADS * (parts - 1);
+    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1);
+    int64_t bytes = ein__times(each, ein__ceil(blocks, g->sms));
+    return ein__plus(ein__times(bytes, EIN__CLUSTER_BYTE_PS), EIN__CLUSTER_PS);
+}
+
 // Time of a product whose tiles are shared: the loops of the parts, the parts on their way to the
 // L2 cache, and the last block of each tile, which reads them alone.
 static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
-                            int parts) {
+                            int parts, bool cluster) {
     int64_t share = ein__tail_share(p, t, parts), bytes = ein__tail_bytes(p, t, parts);
     int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
     if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
     ein__tiled q = *p;
     q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
     q.depth = share;
+    if (cluster) return ein__plus(ein__product_tile_ps(g, &q, t), ein__cluster_ps(g, p, t, parts));
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // As if as many blocks read as the cache can serve.
     int64_t tail =
@@ -17857,8 +17899,9 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t whole, best;
-    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth};
-    if (whole <= EIN__TAIL_PS) return whole;
+    double least = g->cc < 90 ? EIN__TAIL_PS : EIN__CLUSTER_PS;
+    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth, false};
+    if ((double)whole <= least) return whole;
     best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
@@ -17870,33 +17913,39 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t blocks = ein__muldiv(tiles, choices[k], 1);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
-            if (ein__product_floor(g, p, t, waves) + EIN__TAIL_PS > (double)best) continue;
-            int64_t ps = ein__tail_ps(g, p, t, choices[k]);
+            if (ein__product_floor(g, p, t, waves) + least > (double)best) continue;
+            bool cluster = ein__clusters(g, p, t, choices[k]);
+            int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
             if (ps >= best || !ein__tail_gains(ps, whole)) continue;
             best = ps;
-            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k])};
+            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k]), cluster};
         }
     }
     return best;
 }
 
-// The cut's name in tables of costs: its tile's and, where blocks share the terms, `.p` and how
-// many do.
-static void ein__product_cut_name(const ein__product_tile *t, int parts, char name[32]) {
+// The cut's name in tables of costs: its tile's and, where blocks share the terms, how many do
+// behind `.p` or, of those that are a cluster, `.c`.
+static void ein__product_cut_name(const ein__product_tile *t, int parts, bool cluster,
+                                  char name[32]) {
     ein__product_tile_name(t, name);
     size_t n = strlen(name);
-    if (parts > 1) snprintf(name + n, 32 - n, ".p%d", parts);
+    if (parts > 1) snprintf(name + n, 32 - n, ".%c%d", cluster ? 'c' : 'p', parts);
 }
 
 // The cut of product `p` that has this name; false: there is none.
-static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__product_cut *cut) {
+static bool ein__product_cut_named(const ein_ctx *ctx, const ein__tiled *p, const char *name,
+                                   ein__product_cut *cut) {
+    const ein__gpu *g = ein__gpu_of(ctx);
     for (int i = 0; i < EIN__PRODUCT_TILES; i++)
-        for (int parts = 1; parts <= EIN__TAIL_PARTS; parts++) {
+        for (int n = 2; n < 2 * EIN__TAIL_PARTS + 2; n++) {
             const ein__product_tile *t = &ein__product_table[i];
+            bool cluster = n % 2;
             char other[32];
-            ein__product_cut_name(t, parts, other);
+            ein__product_cut_name(t, n / 2, cluster, other);
             if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
-            *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
+            if (cluster && !ein__clusters(g, p, t, n / 2)) continue;
+            *cut = (ein__product_cut){t, n / 2, ein__tail_share(p, t, n / 2), cluster};
             return cut->share > 0;
         }
     return false;
@@ -36481,9 +36530,11 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     ein__kernel k = ein__step_kernel(ctx, step);
     ein__rows_work(ctx, &k, &p);
-    if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
+    if (!name || !ein__product_cut_named(ctx, &p, name, &cut))
+        (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
+    step->cluster = cut.cluster;
     bool shared = cut.parts > 1;
     step->counters = shared ? ein__product_blocks(&p, cut.tile) : 0;
     step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;
@@ -42455,7 +42506,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key i        row of element e of those",
     "//@key j        its column",
     "//@key V        neighbouring columns that a thread stores at once",
-    "//@key bounds   threads; blocks that share an SM at least",
+    "//@key bounds   threads and blocks that share an SM at least; blocks of a cluster",
     "//@key number   unsigned type that counts blocks",
     "//@key many     whether there is more than one block",
     "//@key index    the batch's position, first column n0 and first row m0 of the tile, from id",
@@ -42476,6 +42527,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key b        the second operand's",
     "//@key parts    blocks that share the terms of a tile; empty: one",
     "//@key share    terms of each, the last one no more than those",
+    "//@key sharing  how they share what they compute, a type",
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
     "//@key early    which of them the kernel before cannot have written: 0, 1 or 2",
     "//@key sums     whether sums along rows of the first operand are wanted",
@@ -42488,7 +42540,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it",
     "//@key shared   elements or vectors of a block's share",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
-    "static __global__ void __launch_bounds__($bounds) $name($params) {",
+    "static __global__ void $bounds $name($params) {",
     "    $storage;",
     "    //@if many",
     "    const $number id = blockIdx.x;",
@@ -42536,7 +42588,8 @@ static const char *const ein__tmpl_product[] = {
     "    //@if parts",
     "    const unsigned part = blockIdx.x % $parts, from = part * $share;",
     "    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, acc);",
-    "    leave_part<$parts, $rows>(acc, parts);",
+    "    const $sharing shares(parts, arrived, &tile);",
+    "    leave_part(shares, acc);",
     "    //@else",
     "    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, acc);",
     "    //@end",
@@ -42545,7 +42598,6 @@ static const char *const ein__tmpl_product[] = {
     "    $totals;",
     "    __syncthreads();",
     "    //@if parts",
-    "    float *const rows = row_parts<$parts, $lines, $rows * $RN / 4>(parts);",
     "    if (threadIdx.x < $lines) {",
     "        const unsigned line = threadIdx.x;",
     "        $leave;",
@@ -42553,8 +42605,9 @@ static const char *const ein__tmpl_product[] = {
     "    //@end",
     "    //@end",
     "    //@if parts",
-    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
-    "    add_parts<$parts, $rows>(acc, parts);",
+    "    if (!shares.arrive()) return;",
+    "    float sum[4 * shares.OWN] = {};",
+    "    add_parts(shares, sum);",
     "    //@end",
     "    //@if sums",
     "    if (threadIdx.x < $lines) {",
@@ -42562,17 +42615,37 @@ static const char *const ein__tmpl_product[] = {
     "        $factor;",
     "    }",
     "    __syncthreads();",
+    "    //@end",
+    "    //@if parts",
+    "    shares.leave();",
+    "    //@end",
     "    //@if also",
+    "    //@if parts",
+    "    for (unsigned e = threadIdx.x + 256u * shares.turn(); e < $shared; e += 256u * shares.TURNS) {",
+    "        $also;",
+    "    }",
+    "    //@else",
     "    for (unsigned e = threadIdx.x; e < $shared; e += 256u) {",
     "        $also;",
     "    }",
     "    //@end",
     "    //@end",
+    "    //@if parts",
+    "#pragma unroll",
+    "    for (int s = 0; s < 4 * shares.OWN; s += $V) {",
+    "        const int e = 4 * shares.OWN * shares.turn() + s;",
+    "        if (!shares.has(e / 4)) break;",
+    "        const int i = $i, j = $j;",
+    "        $store;",
+    "    }",
+    "    shares.end();",
+    "    //@else",
     "#pragma unroll",
     "    for (int e = 0; e < $rows * $RN; e += $V) {",
     "        const int i = $i, j = $j;",
     "        $store;",
     "    }",
+    "    //@end",
     "}",
     0};
 static const char *const ein__tmpl_reduce_block[] = {
@@ -43283,11 +43356,13 @@ static const char *const ein__tmpl_stitch[] = {
     "}",
     0};
 static const char *const ein__tmpl_tail[] = {
-    "//@key parts  blocks share the terms of a tile",
-    "//@key rows   they share sums along its rows too",
+    "//@key parts     blocks share the terms of a tile",
+    "//@key rows      they share sums along its rows too",
+    "//@key together  some such blocks are a cluster",
     "// Whether this block is the last of n to arrive. What the others wrote before they arrived it may",
-    "// read (by __ldcg) then, and the counter is 0 again.",
-    "static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {",
+    "// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.",
+    "template <typename U>",
+    "static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {",
     "    int last = 0;",
     "    __syncthreads();",
     "    if (threadIdx.x + threadIdx.y == 0u) {",
@@ -43299,58 +43374,122 @@ static const char *const ein__tmpl_tail[] = {
     "}",
     "//@if parts",
     "",
-    "// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.",
-    "template <int PARTS, int ROWS, int RM, int RN>",
-    "static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {",
-    "    const unsigned n = ROWS * RN / 4;",
-    "    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;",
+    "// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four",
+    "// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive",
+    "// goes on with what all have left, OWN vectors a thread.",
+    "template <int PARTS, int N, int LINES>",
+    "struct parts_in_memory {",
+    "    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;",
+    "    float4 *sums;",
+    "    float *rows;",
+    "    unsigned *arrived;",
+    "",
+    "    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)",
+    "        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),",
+    "          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +",
+    "               blockIdx.x * (2u * LINES)),",
+    "          arrived(counters + blockIdx.x / PARTS) {}",
+    "    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }",
+    "    // Which of the TURNS blocks that go on this is, and whether it has vector e.",
+    "    static __device__ __forceinline__ int turn() { return 0; }",
+    "    static __device__ __forceinline__ bool has(int) { return true; }",
+    "    __device__ __forceinline__ void begin() const {}",
+    "    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }",
+    "    // What block p has left where this one left *own: in memory blocks are `apart`.",
+    "    template <typename T>",
+    "    __device__ __forceinline__ T of(const T *own, int p, int apart) const {",
+    "        return __ldcg(own + (p - part()) * apart);",
+    "    }",
+    "    __device__ __forceinline__ void leave() const {}",
+    "    __device__ __forceinline__ void end() const {}",
+    "};",
+    "",
+    "template <typename S, int RM, int RN>",
+    "static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {",
+    "    shares.begin();",
     "#pragma unroll",
-    "    for (unsigned e = 0; e < n; e++) {",
+    "    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {",
     "        float v[4];",
     "#pragma unroll",
     "        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];",
-    "        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
+    "        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
     "    }",
     "}",
     "",
-    "// The last to arrive adds them up in order, whichever it is itself.",
-    "template <int PARTS, int ROWS, int RM, int RN>",
-    "static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {",
-    "    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;",
-    "    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;",
+    "// All parts of what this block goes on with, added up in order, whichever of them is its own.",
+    "template <typename S>",
+    "static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {",
     "#pragma unroll",
-    "    for (unsigned e = 0; e < n; e++) {",
-    "        float v[4] = {};",
+    "    for (int n = 0; n < S::OWN; n++) {",
+    "        const int e = S::turn() * S::OWN + n;",
+    "        if (!S::has(e)) break;",
     "#pragma unroll",
-    "        for (unsigned p = 0; p < PARTS; p++) {",
-    "            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);",
-    "            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);",
-    "            const float w[4] = {other.x, other.y, other.z, other.w};",
-    "#pragma unroll",
-    "            for (unsigned k = 0; k < 4u; k++)",
-    "                v[k] += p == part \? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];",
+    "        for (int p = 0; p < S::COUNT; p++) {",
+    "            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);",
+    "            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;",
     "        }",
-    "#pragma unroll",
-    "        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];",
     "    }",
     "}",
     "//@end",
     "//@if rows",
     "",
-    "// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own",
-    "// sums, of N float4 a thread: two of each row and block.",
-    "template <int PARTS, int LINES, int N>",
-    "static __device__ __forceinline__ float *row_parts(float4 *parts) {",
-    "    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));",
-    "    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);",
-    "}",
-    "template <int PARTS, int LINES>",
-    "static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {",
+    "template <typename S>",
+    "static __device__ __forceinline__ float add_row(const S &shares, int kind, unsigned line) {",
     "    float s = 0.f;",
     "#pragma unroll",
-    "    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);",
+    "    for (int p = 0; p < S::COUNT; p++)",
+    "        s += shares.of(shares.rows + kind * S::ROWS + line, p, 2 * S::ROWS);",
     "    return s;",
     "}",
+    "//@end",
+    "//@if together",
+    "",
+    "// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its",
+    "// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of",
+    "// what all have left.",
+    "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900",
+    "#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)",
+    "template <int PARTS, int N, int LINES>",
+    "struct parts_in_cluster {",
+    "    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,",
+    "                     TURNS = PARTS;",
+    "    float4 *sums;",
+    "    float *rows;",
+    "",
+    "    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)",
+    "        : sums(static_cast<float4 *>(tile) + threadIdx.x),",
+    "          rows(static_cast<float *>(tile) + N * 1024) {}",
+    "    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }",
+    "    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }",
+    "    // All threads have read what they multiply.",
+    "    __device__ __forceinline__ void begin() const { __syncthreads(); }",
+    "    __device__ __forceinline__ bool arrive() const {",
+    "        leave();",
+    "        end();",
+    "        return true;",
+    "    }",
+    "    template <typename T>",
+    "    __device__ __forceinline__ T of(const T *own, int p, int) const {",
+    "        const T *other;",
+    "        asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(other) : \"l\"(own), \"r\"(p));",
+    "        return *other;",
+    "    }",
+    "    // No block ends while others read what it has left.",
+    "    __device__ __forceinline__ void leave() const {",
+    "        asm volatile(\"barrier.cluster.arrive.release.aligned;\" ::: \"memory\");",
+    "    }",
+    "    __device__ __forceinline__ void end() const {",
+    "        asm volatile(\"barrier.cluster.wait.acquire.aligned;\" ::: \"memory\");",
+    "    }",
+    "};",
+    "#else",
+    "#define CLUSTER(n) __launch_bounds__(256, 1)",
+    "template <int PARTS, int N, int LINES>",
+    "struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {",
+    "    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)",
+    "        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}",
+    "};",
+    "#endif",
     "//@end",
     0};
 static const char *const ein__tmpl_test_base[] = {
@@ -46190,6 +46329,7 @@ typedef enum ein__need {
     EIN__NEED_BFLOAT_LOAD4,
     EIN__NEED_BFLOAT_STORE4,
     EIN__NEED_BFLOAT4,
+    EIN__NEED_CLUSTERS,
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
     EIN__NEEDS = EIN__NEED_COLUMN + 5
 } ein__need;
@@ -50613,6 +50753,7 @@ typedef struct ein__kprod {
     const ein__product_tile *t;
     int parts;                           // blocks that share the terms of a tile
     int64_t share;                       // terms of each, the last one no more than those
+    bool cluster;                        // such blocks are a cluster
     ein__math math;                      // of the tile
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;
@@ -51318,13 +51459,17 @@ static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) 
               r->shift.i ? "%s::row_sums<decltype(first)> sums(first);\n"
                          : "%s::row_sums<unshifted> sums((unshifted()));\n",
               ein__kprod_dynamic(g, r) ? "tile_type" : "decltype(tile)");
+    // Behind what other blocks read there.
+    const char *at = r->cluster ? ein__namef(g->ctx, "tile.bytes + %lld",
+                                             (long long)ein__cluster_bytes(&r->p, r->t))
+                                : "tile.bytes";
     ein__putf(&r->room,
               "__syncthreads();\n"
-              "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(tile.bytes);\n"
+              "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(%s);\n"
               "float(&factor)[%d][%d] =\n"
-              "    *reinterpret_cast<float(*)[%d][%d]>(tile.bytes + sizeof total);\n",
-              r->kinds, rows, r->t->parts, r->kinds, rows, r->t->parts, factors, rows, factors,
-              rows);
+              "    *reinterpret_cast<float(*)[%d][%d]>(%s + sizeof total);\n",
+              r->kinds, rows, r->t->parts, r->kinds, rows, r->t->parts, at, factors, rows, factors,
+              rows, at);
 }
 
 // Definitions of the row operation in the product's iterators, before anything is counted of them.
@@ -51371,10 +51516,9 @@ static void ein__kprod_whole(ein__kprod *r, int i, ein__buf *to) {
         ein__putf(to, "sums.of(total[%d], line);\n", i);
         return;
     }
-    int rows = r->t->rows;
-    ein__putf(&r->leave, "rows[(2 * part + %d) * %d + line] = sums.of(total[%d], line);\n", i, rows,
+    ein__putf(&r->leave, "shares.rows[%d * shares.ROWS + line] = sums.of(total[%d], line);\n", i,
               i);
-    ein__putf(to, "add_row<%d, %d>(rows, %d, line);\n", r->parts, rows, i);
+    ein__putf(to, "add_row(shares, %d, line);\n", i);
 }
 
 // What is made of the rows' sums, for row m0 + line of the tile.
@@ -51522,10 +51666,16 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
 // share of what a block's threads have fetched (emit_factor.c), or its warp does on tensor cores;
 // whatever map is fused runs on the accumulators before the store.
 
+// A thread's sum of column j + `lane`: what it has computed, or what all parts add up to.
+static const char *ein__kprod_sum(const ein__kprod *r, int lane) {
+    static const char *const own[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
+                                       "acc[i][j + 3]"};
+    static const char *const all[4] = {"sum[s]", "sum[s + 1]", "sum[s + 2]", "sum[s + 3]"};
+    return r->parts > 1 ? all[lane] : own[lane];
+}
+
 // The epilogue and the store at (m, n). False: not with this many lanes.
 static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
-    static const char *const acc[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
-                                       "acc[i][j + 3]"};
     ein__kscan scan = ein__kscan_make(g);
     int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
     memcpy(g->slot, r->slot, sizeof r->slot);
@@ -51542,7 +51692,8 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     if (ok) {
         if (r->p.alpha != 1)
             for (int i = 0; i < g->vec; i++)
-                ein__putf(&r->store, "%s *= %s;\n", acc[i], ein__kliteral(g, r->p.alpha).s);
+                ein__putf(&r->store, "%s *= %s;\n", ein__kprod_sum(r, i),
+                          ein__kliteral(g, r->p.alpha).s);
         ein__ktext value[4];
         ein__ex body = {0};
         g->post = &r->store;
@@ -51551,7 +51702,7 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
             ein__kcount(g, body);
         }
         for (int i = 0; i < g->vec; i++) {
-            value[i] = (ein__ktext){acc[i], EIN__PRIMARY, 0};
+            value[i] = (ein__ktext){ein__kprod_sum(r, i), EIN__PRIMARY, 0};
             if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
         }
         ein__kstore(g, &r->store, step->out, &scan, value);
@@ -51650,9 +51801,11 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 // How many blocks of an SM the compiler is to keep registers for: two where loads are few and sums
 // do not need more than half of the registers; else it is told that one will do, or it spills some
 // for a second one.
-static const char *ein__kprod_bounds(const ein__kprod *r) {
+static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
+    if (r->cluster) return ein__namef(g->ctx, "CLUSTER(%d)", r->parts);
     bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
-    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256, 1";
+    bool two = few && r->parts == 1 && r->t->resident > 1;
+    return two ? "__launch_bounds__(256, 2)" : "__launch_bounds__(256, 1)";
 }
 
 static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : ""; }
@@ -51672,7 +51825,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"i", cols > 1 ? ein__namef(c, "e / %d", cols) : "e"},
         {"j", cols > 1 ? ein__namef(c, "e %% %d", cols) : "0"},
         {"V", ein__namef(c, "%d", g->vec)},
-        {"bounds", ein__kprod_bounds(r)},
+        {"bounds", ein__kprod_bounds(g, r)},
         {"number", ein__kunsigned(g)},
         {"many", blocks > r->parts ? "1" : ""},
         {"index", r->index.s},
@@ -51695,6 +51848,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"early", ein__kprod_early(g, r)},
         {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
         {"share", ein__namef(c, "%lldu", (long long)r->share)},
+        {"sharing", ein__namef(c, "parts_in_%s<%d, %d, %d>", r->cluster ? "cluster" : "memory",
+                               r->parts, rows * cols / 4, r->t->rows)},
         {"sums", r->sums ? "1" : ""},
         {"leave", ein__kprod_text(&r->leave)},
         {"lines", ein__namef(c, "%d", r->t->rows)},
@@ -51709,6 +51864,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
+    if (r->cluster) ein__kneed(g, EIN__NEED_CLUSTERS);
     g->shared = r->parts > 1;
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -51768,11 +51924,12 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     r.math = r.t->math;
     r.parts = step->parts ? step->parts : 1;
     r.share = ein__tail_share(&r.p, r.t, r.parts);
+    r.cluster = step->cluster;
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
-    g->inner[g->ninner++] =
-        (ein__kinner){.v = step->val[0],
-                      .text = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}};
+    ein__kinner *product = &g->inner[g->ninner++];
+    *product = (ein__kinner){.v = step->val[0]};
+    for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
     if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
@@ -53942,7 +54099,8 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
              sums[] = {{"rows", warps}};
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
-                       {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
+                       {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)},
+                       {"together", ein__need_text(needs, EIN__NEED_CLUSTERS)}};
     ein__key mma[] = {{"tf32", attend_tf32 ? "1" : tf32},
                       {"half", attend_half ? "1" : fp16},
                       {"rows", warps},
@@ -54442,8 +54600,9 @@ static bool ein__is_taken(const char *name) {
     static const char own[] =
         " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
         " atomicInc attend attend_put await_event await_previous await_steps begin_rows bfloat4"
-        " bfloat4_value bytes CALL calls_on check_device check_run check_weights computed"
-        " computed_load CONST CONST_BYTES CONST_OF conv copy_async create_all dynamic_shared E"
+        " bfloat4_value bytes CALL calls_on check_device check_run check_weights CLUSTER"
+        " computed computed_load CONST CONST_BYTES CONST_OF conv copy_async create_all "
+        "dynamic_shared E"
         " einnet_test end_step engine fail feed fetch fetched fetched_feed fetched_value FIRST"
         " first_like float8 fmaxf fork_streams found_a found_b fragment_columns fragment_rows"
         " half4 half4_value half8 IN info info_inputs info_outputs info_weights INIT INIT_BYTES"
@@ -54451,8 +54610,9 @@ static bool ein__is_taken(const char *name) {
         " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
         " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
         " moved moving moving_load multiply_add_words network next_early NO_KEY norm nth_load o"
-        " open_branches open_libraries OUT out PAD pitched_fragment product_tile ranked record"
-        " record_event relay relu ROUNDS_TF32 row_fragment row_parts row_sums run_on"
+        " open_branches open_libraries OUT out PAD parts_in_cluster parts_in_memory"
+        " pitched_fragment product_tile ranked record"
+        " record_event relay relu ROUNDS_TF32 row_fragment row_sums run_on"
         " same_addresses score_unit shared_address shared_of shared_words snprintf some spaced"
         " spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
         " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
@@ -56571,12 +56731,14 @@ static void ein__collect_kernel(ein_ctx *ctx, const ein__step *step, const char 
     if (block && !ein__has_kernel(ctx, step->key, tile, block)) ein__keep_block(ctx, key, block);
 }
 
-// The parts in which a tile's terms are estimated to be shared best, and the time.
+// The parts in which a tile's terms are estimated to be shared best, in memory or in a cluster, and
+// the time.
 static int64_t ein__best_parts(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
-                               int *parts) {
+                               bool cluster, int *parts) {
     int64_t best = INT64_MAX;
     for (int n = 2; n <= EIN__TAIL_PARTS; n++) {
-        int64_t ps = ein__tail_ps(g, p, t, n);
+        if (cluster && !ein__clusters(g, p, t, n)) continue;
+        int64_t ps = ein__tail_ps(g, p, t, n, cluster);
         if (ps >= best) continue;
         best = ps;
         *parts = n;
@@ -56598,13 +56760,14 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
         if (!ein__product_fits(&p, t)) continue;
-        for (int shared = 0; shared < 2; shared++) {
+        for (int shared = 0; shared < 3; shared++) {
             char name[32];
             step.parts = 1;
-            int64_t ps =
-                shared ? ein__best_parts(g, &p, t, &step.parts) : ein__product_tile_ps(g, &p, t);
+            step.cluster = shared == 2;
+            int64_t ps = shared ? ein__best_parts(g, &p, t, step.cluster, &step.parts)
+                                : ein__product_tile_ps(g, &p, t);
             if (ps / EIN__PROBE_SLOWER > best) continue;
-            ein__product_cut_name(t, step.parts, name);
+            ein__product_cut_name(t, step.parts, step.cluster, name);
             ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
         }
     }
@@ -56697,7 +56860,8 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
         ein__rows_work(ctx, &k, &p);
         w.math_ps = step->parts > 1
-                        ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
+                        ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts,
+                                       step->cluster)
                         : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
     }
     ein__put_work(features, step, &w);
@@ -57506,7 +57670,8 @@ static const char *ein__tiled_name(ein_ctx *ctx, const ein__scope *s, const int6
     ein__product_cut cut = {.parts = 1};
     if (ein__match_tiles(ctx, s, out, &p)) (void)ein__product_cut_of(ctx, &p, &cut);
     if (cut.parts == 1) return "tiled product kernel";
-    return ein__namef(ctx, "tiled product kernel, terms in %d parts, one kernel", cut.parts);
+    return ein__namef(ctx, "tiled product kernel, terms in %d parts, one %s", cut.parts,
+                      cut.cluster ? "cluster" : "kernel");
 }
 
 // How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every

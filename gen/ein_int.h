@@ -443,6 +443,7 @@ typedef struct ein__step {
     ein__val also;  // ... and what it stores beside its result, or none
     int tile;       // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
     int parts;      // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    bool cluster;   // ... and that these are a cluster
     int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
     int64_t ps;                 // cost, picoseconds
     bool measured;

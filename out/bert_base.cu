@@ -7,82 +7,70 @@
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
-// memory    arena 14 MB (workspace 3564 kB of it), constants 325 MB, peak in create 602 MB
-// plan      73 steps, 845.0 us estimated; 952.2 us without derivation
+// memory    arena 5868 kB (workspace 3564 kB of it), constants 325 MB, peak in create 594 MB
+// plan      61 steps, 830.6 us estimated; 959.8 us without derivation
 // libraries none
-// by        merging 1, online softmax 12, norm taken into the product 23, summation splitting 12
-//    17.3 us est. a.0.v.split.merged       k_product_1deaedfa, in 3 parts
+// by        merging 1, online softmax 12, norm taken into the product 23
+//    17.3 us est. a.0.v.split.merged       k_product_0de9eecf, in 3 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     8.3 us est. r.0                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.0                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.0.p.parts              k_product_2ac3746c
-//     3.6 us est. s.0                      k_reduce_ec81c86d
-//    17.7 us est. a.1.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.0                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.0                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.0                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.1.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     8.3 us est. r.1                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.1                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.1.p.parts              k_product_2ac3746c
-//     3.6 us est. s.1                      k_reduce_ec81c86d
-//    17.7 us est. a.2.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.1                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.1                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.1                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.2.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     8.3 us est. r.2                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.2                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.2.p.parts              k_product_2ac3746c
-//     3.6 us est. s.2                      k_reduce_ec81c86d
-//    17.7 us est. a.3.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.2                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.2                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.2                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.3.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     8.3 us est. r.3                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.3                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.3.p.parts              k_product_2ac3746c
-//     3.6 us est. s.3                      k_reduce_ec81c86d
-//    17.7 us est. a.4.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.3                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.3                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.3                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.4.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     8.3 us est. r.4                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.4                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.4.p.parts              k_product_2ac3746c
-//     3.6 us est. s.4                      k_reduce_ec81c86d
-//    17.7 us est. a.5.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.4                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.4                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.4                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.5.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     8.3 us est. r.5                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.5                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.5.p.parts              k_product_2ac3746c
-//     3.6 us est. s.5                      k_reduce_ec81c86d
-//    17.7 us est. a.6.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.5                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.5                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.5                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.6.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     8.3 us est. r.6                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.6                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.6.p.parts              k_product_2ac3746c
-//     3.6 us est. s.6                      k_reduce_ec81c86d
-//    17.7 us est. a.7.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.6                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.6                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.6                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.7.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     8.3 us est. r.7                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.7                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.7.p.parts              k_product_2ac3746c
-//     3.6 us est. s.7                      k_reduce_ec81c86d
-//    17.7 us est. a.8.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.7                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.7                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.7                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.8.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     8.3 us est. r.8                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.8                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.8.p.parts              k_product_2ac3746c
-//     3.6 us est. s.8                      k_reduce_ec81c86d
-//    17.7 us est. a.9.v.split.merged       k_product_501f282e, in 3 parts
+//     7.7 us est. r.8                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.8                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.8                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.9.v.split.merged       k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     8.3 us est. r.9                      k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.9                      k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.9.p.parts              k_product_2ac3746c
-//     3.6 us est. s.9                      k_reduce_ec81c86d
-//    17.7 us est. a.10.v.split.merged      k_product_501f282e, in 3 parts
+//     7.7 us est. r.9                      k_product_99e82296, in 8 parts
+//    19.4 us est. g.9                      k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.9                      k_product_1343de68, in 8 parts
+//    17.7 us est. a.10.v.split.merged      k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     8.3 us est. r.10                     k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.10                     k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.10.p.parts             k_product_2ac3746c
-//     3.6 us est. s.10                     k_reduce_ec81c86d
-//    17.7 us est. a.11.v.split.merged      k_product_501f282e, in 3 parts
+//     7.7 us est. r.10                     k_product_99e82296, in 8 parts
+//    19.4 us est. g.10                     k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.10                     k_product_1343de68, in 8 parts
+//    17.7 us est. a.11.v.split.merged      k_product_dc0baf74, in 3 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     8.3 us est. r.11                     k_product_9f7ea96c, in 4 parts
-//    20.3 us est. g.11                     k_product_fdc7be71, in 2 parts
-//    15.4 us est. b.11.p.parts             k_product_2ac3746c
-//     3.6 us est. s.11                     k_reduce_ec81c86d
+//     7.7 us est. r.11                     k_product_99e82296, in 8 parts
+//    19.4 us est. g.11                     k_product_a1b3e4cf, in 2 parts
+//    19.3 us est. s.11                     k_product_1343de68, in 8 parts
 //     2.0 us est. y                        k_row_f1d9b66f
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -93,7 +81,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define BERT_BASE_ARENA_BYTES 14548992ull
+#define BERT_BASE_ARENA_BYTES 6008832ull
 #define BERT_BASE_WEIGHT_BYTES 340218112ull
 
 #ifdef __cplusplus
@@ -368,168 +356,156 @@ const bert_base_info *bert_base_describe(void);
 #define v_a_0_c ARENA(4829184)
 #define v_a_0_v_split_weights CONST(141926400)
 #define v_a_0_v_split_merged ARENA(3649536)
-#define v_r_0 ARENA(3649536)
-#define v_n_0 ARENA(14155776)
+#define v_r_0 ARENA(5222400)
+#define v_n_0 ARENA(5615616)
 #define v_n_0_offset CONST(141935616)
 #define v_n_0_offset2 CONST(141947904)
 #define v_n_0_weights CONST(141960192)
-#define v_g_0 ARENA(12582912)
-#define v_b_0_p_parts ARENA(0)
-#define v_s_0 ARENA(12582912)
-#define v_h_0 ARENA(5222400)
+#define v_g_0 ARENA(3649536)
+#define v_s_0 ARENA(5222400)
+#define v_h_0 ARENA(5615616)
 #define v_a_1_v_p_p_weights INIT(198291456)
 #define v_h_0_offset CONST(151397376)
 #define v_h_0_offset2 CONST(151406592)
 #define v_a_1_v_split_weights CONST(151415808)
 #define v_a_1_v_split_merged ARENA(3649536)
-#define v_r_1 ARENA(3649536)
-#define v_n_1 ARENA(14155776)
+#define v_r_1 ARENA(5222400)
+#define v_n_1 ARENA(5615616)
 #define v_n_1_offset CONST(151425024)
 #define v_n_1_offset2 CONST(151437312)
 #define v_n_1_weights CONST(151449600)
-#define v_g_1 ARENA(12582912)
-#define v_b_1_p_parts ARENA(0)
-#define v_s_1 ARENA(12582912)
-#define v_h_1 ARENA(5222400)
+#define v_g_1 ARENA(3649536)
+#define v_s_1 ARENA(5222400)
+#define v_h_1 ARENA(5615616)
 #define v_a_2_v_p_p_weights INIT(205369344)
 #define v_h_1_offset CONST(160886784)
 #define v_h_1_offset2 CONST(160896000)
 #define v_a_2_v_split_weights CONST(160905216)
 #define v_a_2_v_split_merged ARENA(3649536)
-#define v_r_2 ARENA(3649536)
-#define v_n_2 ARENA(14155776)
+#define v_r_2 ARENA(5222400)
+#define v_n_2 ARENA(5615616)
 #define v_n_2_offset CONST(160914432)
 #define v_n_2_offset2 CONST(160926720)
 #define v_n_2_weights CONST(160939008)
-#define v_g_2 ARENA(12582912)
-#define v_b_2_p_parts ARENA(0)
-#define v_s_2 ARENA(12582912)
-#define v_h_2 ARENA(5222400)
+#define v_g_2 ARENA(3649536)
+#define v_s_2 ARENA(5222400)
+#define v_h_2 ARENA(5615616)
 #define v_a_3_v_p_p_weights INIT(212447232)
 #define v_h_2_offset CONST(170376192)
 #define v_h_2_offset2 CONST(170385408)
 #define v_a_3_v_split_weights CONST(170394624)
 #define v_a_3_v_split_merged ARENA(3649536)
-#define v_r_3 ARENA(3649536)
-#define v_n_3 ARENA(14155776)
+#define v_r_3 ARENA(5222400)
+#define v_n_3 ARENA(5615616)
 #define v_n_3_offset CONST(170403840)
 #define v_n_3_offset2 CONST(170416128)
 #define v_n_3_weights CONST(170428416)
-#define v_g_3 ARENA(12582912)
-#define v_b_3_p_parts ARENA(0)
-#define v_s_3 ARENA(12582912)
-#define v_h_3 ARENA(5222400)
+#define v_g_3 ARENA(3649536)
+#define v_s_3 ARENA(5222400)
+#define v_h_3 ARENA(5615616)
 #define v_a_4_v_p_p_weights INIT(219525120)
 #define v_h_3_offset CONST(179865600)
 #define v_h_3_offset2 CONST(179874816)
 #define v_a_4_v_split_weights CONST(179884032)
 #define v_a_4_v_split_merged ARENA(3649536)
-#define v_r_4 ARENA(3649536)
-#define v_n_4 ARENA(14155776)
+#define v_r_4 ARENA(5222400)
+#define v_n_4 ARENA(5615616)
 #define v_n_4_offset CONST(179893248)
 #define v_n_4_offset2 CONST(179905536)
 #define v_n_4_weights CONST(179917824)
-#define v_g_4 ARENA(12582912)
-#define v_b_4_p_parts ARENA(0)
-#define v_s_4 ARENA(12582912)
-#define v_h_4 ARENA(5222400)
+#define v_g_4 ARENA(3649536)
+#define v_s_4 ARENA(5222400)
+#define v_h_4 ARENA(5615616)
 #define v_a_5_v_p_p_weights INIT(226603008)
 #define v_h_4_offset CONST(189355008)
 #define v_h_4_offset2 CONST(189364224)
 #define v_a_5_v_split_weights CONST(189373440)
 #define v_a_5_v_split_merged ARENA(3649536)
-#define v_r_5 ARENA(3649536)
-#define v_n_5 ARENA(14155776)
+#define v_r_5 ARENA(5222400)
+#define v_n_5 ARENA(5615616)
 #define v_n_5_offset CONST(189382656)
 #define v_n_5_offset2 CONST(189394944)
 #define v_n_5_weights CONST(189407232)
-#define v_g_5 ARENA(12582912)
-#define v_b_5_p_parts ARENA(0)
-#define v_s_5 ARENA(12582912)
-#define v_h_5 ARENA(5222400)
+#define v_g_5 ARENA(3649536)
+#define v_s_5 ARENA(5222400)
+#define v_h_5 ARENA(5615616)
 #define v_a_6_v_p_p_weights INIT(233680896)
 #define v_h_5_offset CONST(198844416)
 #define v_h_5_offset2 CONST(198853632)
 #define v_a_6_v_split_weights CONST(198862848)
 #define v_a_6_v_split_merged ARENA(3649536)
-#define v_r_6 ARENA(3649536)
-#define v_n_6 ARENA(14155776)
+#define v_r_6 ARENA(5222400)
+#define v_n_6 ARENA(5615616)
 #define v_n_6_offset CONST(198872064)
 #define v_n_6_offset2 CONST(198884352)
 #define v_n_6_weights CONST(198896640)
-#define v_g_6 ARENA(12582912)
-#define v_b_6_p_parts ARENA(0)
-#define v_s_6 ARENA(12582912)
-#define v_h_6 ARENA(5222400)
+#define v_g_6 ARENA(3649536)
+#define v_s_6 ARENA(5222400)
+#define v_h_6 ARENA(5615616)
 #define v_a_7_v_p_p_weights INIT(240758784)
 #define v_h_6_offset CONST(208333824)
 #define v_h_6_offset2 CONST(208343040)
 #define v_a_7_v_split_weights CONST(208352256)
 #define v_a_7_v_split_merged ARENA(3649536)
-#define v_r_7 ARENA(3649536)
-#define v_n_7 ARENA(14155776)
+#define v_r_7 ARENA(5222400)
+#define v_n_7 ARENA(5615616)
 #define v_n_7_offset CONST(208361472)
 #define v_n_7_offset2 CONST(208373760)
 #define v_n_7_weights CONST(208386048)
-#define v_g_7 ARENA(12582912)
-#define v_b_7_p_parts ARENA(0)
-#define v_s_7 ARENA(12582912)
-#define v_h_7 ARENA(5222400)
+#define v_g_7 ARENA(3649536)
+#define v_s_7 ARENA(5222400)
+#define v_h_7 ARENA(5615616)
 #define v_a_8_v_p_p_weights INIT(247836672)
 #define v_h_7_offset CONST(217823232)
 #define v_h_7_offset2 CONST(217832448)
 #define v_a_8_v_split_weights CONST(217841664)
 #define v_a_8_v_split_merged ARENA(3649536)
-#define v_r_8 ARENA(3649536)
-#define v_n_8 ARENA(14155776)
+#define v_r_8 ARENA(5222400)
+#define v_n_8 ARENA(5615616)
 #define v_n_8_offset CONST(217850880)
 #define v_n_8_offset2 CONST(217863168)
 #define v_n_8_weights CONST(217875456)
-#define v_g_8 ARENA(12582912)
-#define v_b_8_p_parts ARENA(0)
-#define v_s_8 ARENA(12582912)
-#define v_h_8 ARENA(5222400)
+#define v_g_8 ARENA(3649536)
+#define v_s_8 ARENA(5222400)
+#define v_h_8 ARENA(5615616)
 #define v_a_9_v_p_p_weights INIT(254914560)
 #define v_h_8_offset CONST(227312640)
 #define v_h_8_offset2 CONST(227321856)
 #define v_a_9_v_split_weights CONST(227331072)
 #define v_a_9_v_split_merged ARENA(3649536)
-#define v_r_9 ARENA(3649536)
-#define v_n_9 ARENA(14155776)
+#define v_r_9 ARENA(5222400)
+#define v_n_9 ARENA(5615616)
 #define v_n_9_offset CONST(227340288)
 #define v_n_9_offset2 CONST(227352576)
 #define v_n_9_weights CONST(227364864)
-#define v_g_9 ARENA(12582912)
-#define v_b_9_p_parts ARENA(0)
-#define v_s_9 ARENA(12582912)
-#define v_h_9 ARENA(5222400)
+#define v_g_9 ARENA(3649536)
+#define v_s_9 ARENA(5222400)
+#define v_h_9 ARENA(5615616)
 #define v_a_10_v_p_p_weights INIT(261992448)
 #define v_h_9_offset CONST(236802048)
 #define v_h_9_offset2 CONST(236811264)
 #define v_a_10_v_split_weights CONST(236820480)
 #define v_a_10_v_split_merged ARENA(3649536)
-#define v_r_10 ARENA(3649536)
-#define v_n_10 ARENA(14155776)
+#define v_r_10 ARENA(5222400)
+#define v_n_10 ARENA(5615616)
 #define v_n_10_offset CONST(236829696)
 #define v_n_10_offset2 CONST(236841984)
 #define v_n_10_weights CONST(236854272)
-#define v_g_10 ARENA(12582912)
-#define v_b_10_p_parts ARENA(0)
-#define v_s_10 ARENA(12582912)
-#define v_h_10 ARENA(5222400)
+#define v_g_10 ARENA(3649536)
+#define v_s_10 ARENA(5222400)
+#define v_h_10 ARENA(5615616)
 #define v_a_11_v_p_p_weights INIT(269070336)
 #define v_h_10_offset CONST(246291456)
 #define v_h_10_offset2 CONST(246300672)
 #define v_a_11_v_split_weights CONST(246309888)
 #define v_a_11_v_split_merged ARENA(3649536)
-#define v_r_11 ARENA(3649536)
-#define v_n_11 ARENA(14155776)
+#define v_r_11 ARENA(5222400)
+#define v_n_11 ARENA(5615616)
 #define v_n_11_offset CONST(246319104)
 #define v_n_11_offset2 CONST(246331392)
 #define v_n_11_weights CONST(246343680)
-#define v_g_11 ARENA(12582912)
-#define v_b_11_p_parts ARENA(0)
-#define v_s_11 ARENA(12582912)
+#define v_g_11 ARENA(3649536)
+#define v_s_11 ARENA(5222400)
 #define v_a_0_v_p_p_weights CONST(255780864)
 #define v_h_0_weights CONST(262858752)
 #define v_h_1_weights CONST(269936640)
@@ -543,7 +519,7 @@ const bert_base_info *bert_base_describe(void);
 #define v_h_9_weights CONST(326559744)
 #define v_h_10_weights CONST(333637632)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340726784ull
+#define CONST_BYTES 340723712ull
 #define INIT_BYTES 276148224ull
 #define v_arrived CONST_OF(unsigned, 340715520)
 
@@ -975,8 +951,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -987,56 +964,118 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
 }
 
-// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own
-// sums, of N float4 a thread: two of each row and block.
-template <int PARTS, int LINES, int N>
-static __device__ __forceinline__ float *row_parts(float4 *parts) {
-    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));
-    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);
-}
-template <int PARTS, int LINES>
-static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {
+template <typename S>
+static __device__ __forceinline__ float add_row(const S &shares, int kind, unsigned line) {
     float s = 0.f;
 #pragma unroll
-    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);
+    for (int p = 0; p < S::COUNT; p++)
+        s += shares.of(shares.rows + kind * S::ROWS + line, p, 2 * S::ROWS);
     return s;
 }
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
 
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
 // score so far stands for the largest one, and what was summed up is scaled when it grows. The
@@ -1076,7 +1115,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // by merging: shared input
 // a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
 // p0: x, p1: a.0.v.p.p.weights, p2: a.0.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_1deaedfa(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_0de9eecf(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
@@ -1096,18 +1135,24 @@ static __global__ void __launch_bounds__(256, 1) k_product_1deaedfa(const float 
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<9216,
         147456>(b), next_early, acc);
-    leave_part<3, 4>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
-    add_parts<3, 4>(acc, parts);
+    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(acc[i][j] + v0.x,
-            acc[i][j + 1] + v0.y, acc[i][j + 2] + v0.z, acc[i][j + 3] + v0.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(sum[s] + v0.x,
+            sum[s + 1] + v0.y, sum[s + 2] + v0.z, sum[s + 3] + v0.w);
     }
+    shares.end();
 }
 
 // by online softmax
@@ -1279,39 +1324,45 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: x, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_9f7ea96c(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
-    unsigned *arrived, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+static __global__ void CLUSTER(8) k_product_99e82296(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 24u * 32u, m0 = id / 96u % 4u * 32u;
+    const unsigned n0 = id / 8u % 8u * 96u, m0 = id / 64u % 2u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 768 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 192u;
-    tile.multiply<true, false, 2>(from, min(from + 192u, 768u), moving<4, 98304>(a), moving<3072,
-        98304>(b), next_early, acc);
-    leave_part<4, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
-    add_parts<4, 1>(acc, parts);
+    float acc[4][12] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 96u;
+    tile.multiply<true, false, 2>(from, min(from + 96u, 768u), moving<4, 98304>(a), moving<3072,
+        128>(b), next_early, acc);
+    const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
         const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc[i][j] + v0.x + v1.x,
-            acc[i][j + 1] + v0.y + v1.y, acc[i][j + 2] + v0.z + v1.z, acc[i][j + 3] + v0.w + v1.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
+            sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
     }
+    shares.end();
 }
 
 // n.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
@@ -1336,10 +1387,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_9f7ea96c(const float 
 //     n.0.factor2[0,i1] * n.0.scale[i2]
 // p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset,
 //     p6: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
-    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
-    unsigned *arrived, bool next_early) {
+static __global__ void CLUSTER(2) k_product_a1b3e4cf(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *p4, const float *p5, const float *p6,
+    float *__restrict__ y, float *__restrict__ also, float4 *parts, unsigned *arrived,
+    bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
@@ -1368,24 +1419,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float 
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
         moving<12288, 128>(b), next_early, acc);
-    leave_part<2, 2>(acc, parts);
+    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
     __syncthreads();
-    float *const rows = row_parts<2, 64, 2 * 12 / 4>(parts);
     if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
-        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
-        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
+        shares.rows[0 * shares.ROWS + line] = sums.of(total[0], line);
+        shares.rows[1 * shares.ROWS + line] = sums.of(total[1], line);
     }
-    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
-    add_parts<2, 2>(acc, parts);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
     if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
         const int i1 = (int)(m0 + line);
-        const float s0 = add_row<2, 64>(rows, 0, line);
-        const float s1 = add_row<2, 64>(rows, 1, line);
+        const float s0 = add_row(shares, 0, line);
+        const float s1 = add_row(shares, 1, line);
         const float v2 = p0[i1 * 768];
         const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
         const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
@@ -1393,7 +1445,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float 
         factor[1][line] = v4 * v3;
     }
     __syncthreads();
-    for (unsigned e = threadIdx.x; e < 384u; e += 256u) {
+    shares.leave();
+    for (unsigned e = threadIdx.x + 256u * shares.turn(); e < 384u; e += 256u * shares.TURNS) {
         const unsigned line = e / 6u;
         const int i1 = (int)(m0 + line);
         const int r0 = (int)(n0 / 96u * 24u + e % 6u * 4u);
@@ -1408,23 +1461,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float 
         *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
     }
 #pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
         const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
+        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * sum[s]
             + v14.x);
         const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
         const float v17 = v15 + v16.x;
-        const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+        const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * sum[s + 1]
             + v14.y);
         const float v19 = v18 + v16.y;
-        const float v20 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+        const float v20 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * sum[s + 2]
             + v14.z);
         const float v21 = v20 + v16.z;
-        const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
+        const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * sum[s + 3]
             + v14.w);
         const float v23 = v22 + v16.w;
         *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v17 * 0.70710677f)
@@ -1432,63 +1487,51 @@ static __global__ void __launch_bounds__(256, 1) k_product_fdc7be71(const float 
             (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
             (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
     }
+    shares.end();
 }
 
-// by summation splitting (parts)
-// b.0.p.parts[i0,0,i2,i3] = sum(r0) g.0[0,i2,96*i0+r0] * b.0.w[96*i0+r0,i3] where i0 in 0:32,
-//     r0 in 0:96
-// p0: g.0, p1: b.0.w
-static __global__ void __launch_bounds__(256, 2) k_product_2ac3746c(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+// b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
+// s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
+// p0: g.0, p1: b.0.w, p2: n.0, p3: b.0.b
+static __global__ void CLUSTER(8) k_product_1343de68(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 6u * 128u, m0 = id / 6u % 2u * 64u;
-    const int i0 = (int)(id / 12u % 32u);
+    const unsigned n0 = id / 8u % 8u * 96u, m0 = id / 64u % 2u * 64u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 3072 + i0 * 96 + r0]);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 3072 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 32u * 4u);
-        const int r0 = (int)(e / 32u);
-        return fetch<float4>(&p1[i0 * 73728 + r0 * 768 + i3]);
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 2>(0u, 96u, moving<4, 786432>(a), moving<3072, 24576>(b), next_early,
-        acc);
+    float acc[4][12] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 384u;
+    tile.multiply<true, false, 2>(from, min(from + 384u, 3072u), moving<4, 393216>(a), moving<3072,
+        128>(b), next_early, acc);
+    const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 98304 + i2 * 768 + i3]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
+            sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
     }
-}
-
-// b.0.p[0,i1,i2] = sum(r0) b.0.p.parts[r0,0,i1,i2]
-// s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
-// p0: b.0.p.parts, p1: n.0, p2: b.0.b
-static __global__ void __launch_bounds__(64) k_reduce_ec81c86d(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 24576u) return;
-    const int i2 = (int)(id % 192u) * 4;
-    const int i1 = (int)(id / 192u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-    for (int r0 = 0; r0 < 32; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 98304 + i1 * 768 + i2]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
-    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
-        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
+    shares.end();
 }
 
 // h.0.shifted[0,i1,i2] = s.0[0,i1,i2] - s.0[0,i1,0]
@@ -1512,7 +1555,7 @@ static __global__ void __launch_bounds__(64) k_reduce_ec81c86d(const float *p0, 
 //     h.0.factor2[0,i1] * h.0.scale[i2]
 // p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset,
 //     p6: a.1.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_501f282e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_dc0baf74(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
     const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
     unsigned *arrived, bool next_early) {
@@ -1544,24 +1587,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_501f282e(const float 
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
         moving<9216, 147456>(b), next_early, acc);
-    leave_part<3, 4>(acc, parts);
+    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
     __syncthreads();
-    float *const rows = row_parts<3, 64, 4 * 4 / 4>(parts);
     if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
-        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
-        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
+        shares.rows[0 * shares.ROWS + line] = sums.of(total[0], line);
+        shares.rows[1 * shares.ROWS + line] = sums.of(total[1], line);
     }
-    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
-    add_parts<3, 4>(acc, parts);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
     if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
         const int i1 = (int)(m0 + line);
-        const float s0 = add_row<3, 64>(rows, 0, line);
-        const float s1 = add_row<3, 64>(rows, 1, line);
+        const float s0 = add_row(shares, 0, line);
+        const float s1 = add_row(shares, 1, line);
         const float v2 = p0[i1 * 768];
         const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
         const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
@@ -1569,7 +1613,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_501f282e(const float 
         factor[1][line] = v4 * v3;
     }
     __syncthreads();
-    for (unsigned e = threadIdx.x; e < 384u; e += 256u) {
+    shares.leave();
+    for (unsigned e = threadIdx.x + 256u * shares.turn(); e < 384u; e += 256u * shares.TURNS) {
         const unsigned line = e / 6u;
         const int i1 = (int)(m0 + line);
         const int r0 = (int)(n0 / 64u * 24u + e % 6u * 4u);
@@ -1586,24 +1631,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_501f282e(const float 
         }
     }
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
         const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
+        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * sum[s]
             + v14.x);
         const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
-        const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+        const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * sum[s + 1]
             + v14.y);
-        const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+        const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * sum[s + 2]
             + v14.z);
-        const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
+        const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * sum[s + 3]
             + v14.w);
         *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v15 + v16.x, v17 + v16.y,
             v18 + v16.z, v19 + v16.w);
     }
+    shares.end();
 }
 
 // h.11.sum[0,i1] = sum(r0) s.11[0,i1,r0]
@@ -2233,7 +2281,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_1deaedfa);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_0de9eecf);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2253,7 +2301,7 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 11264ull, 0, 11264ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 8192ull, 0, 8192ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2513,193 +2561,169 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ALONE, k_product_1deaedfa, "a.0.v.split.merged", 216, 256, stream, v_x,
+    CALL(launch(m, ALONE, k_product_0de9eecf, "a.0.v.split.merged", 216, 256, stream, v_x,
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.0", 384, 256, stream, v_a_0_c, v_a_0_w, v_x,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.0", 128, 256, stream, v_a_0_c, v_a_0_w, v_x,
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 72));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
-        (float4 *)v_workspace, v_arrived + 168));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.0.p.parts", 384, 256, stream, v_g_0, v_b_0_w,
-        v_b_0_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
-        v_s_0));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.1.v.split.merged", 216, 256, stream, v_s_0,
+        (float4 *)v_workspace, v_arrived + 88));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.0", 128, 256, stream, v_g_0, v_b_0_w, v_n_0,
+        v_b_0_b, v_s_0, (float4 *)v_workspace, v_arrived + 152));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.1.v.split.merged", 216, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
-        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 232));
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 168));
     // a.1.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.1", 384, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
-        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 304));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.1", 128, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 240));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
-        (float4 *)v_workspace, v_arrived + 400));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.1.p.parts", 384, 256, stream, v_g_1, v_b_1_w,
-        v_b_1_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
-        v_s_1));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.2.v.split.merged", 216, 256, stream, v_s_1,
+        (float4 *)v_workspace, v_arrived + 256));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.1", 128, 256, stream, v_g_1, v_b_1_w, v_n_1,
+        v_b_1_b, v_s_1, (float4 *)v_workspace, v_arrived + 320));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.2.v.split.merged", 216, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
-        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 464));
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 336));
     // a.2.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.2", 384, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
-        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 536));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.2", 128, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 408));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
-        (float4 *)v_workspace, v_arrived + 632));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.2.p.parts", 384, 256, stream, v_g_2, v_b_2_w,
-        v_b_2_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
-        v_s_2));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.3.v.split.merged", 216, 256, stream, v_s_2,
+        (float4 *)v_workspace, v_arrived + 424));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.2", 128, 256, stream, v_g_2, v_b_2_w, v_n_2,
+        v_b_2_b, v_s_2, (float4 *)v_workspace, v_arrived + 488));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.3.v.split.merged", 216, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
-        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 696));
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 504));
     // a.3.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.3", 384, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
-        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 768));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.3", 128, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 576));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
-        (float4 *)v_workspace, v_arrived + 864));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.3.p.parts", 384, 256, stream, v_g_3, v_b_3_w,
-        v_b_3_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
-        v_s_3));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.4.v.split.merged", 216, 256, stream, v_s_3,
+        (float4 *)v_workspace, v_arrived + 592));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.3", 128, 256, stream, v_g_3, v_b_3_w, v_n_3,
+        v_b_3_b, v_s_3, (float4 *)v_workspace, v_arrived + 656));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.4.v.split.merged", 216, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
-        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 928));
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 672));
     // a.4.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.4", 384, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
-        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 1000));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.4", 128, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 744));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
-        (float4 *)v_workspace, v_arrived + 1096));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.4.p.parts", 384, 256, stream, v_g_4, v_b_4_w,
-        v_b_4_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
-        v_s_4));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.5.v.split.merged", 216, 256, stream, v_s_4,
+        (float4 *)v_workspace, v_arrived + 760));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.4", 128, 256, stream, v_g_4, v_b_4_w, v_n_4,
+        v_b_4_b, v_s_4, (float4 *)v_workspace, v_arrived + 824));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.5.v.split.merged", 216, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
-        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1160));
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 840));
     // a.5.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.5", 384, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
-        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1232));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.5", 128, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 912));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
-        (float4 *)v_workspace, v_arrived + 1328));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.5.p.parts", 384, 256, stream, v_g_5, v_b_5_w,
-        v_b_5_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
-        v_s_5));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.6.v.split.merged", 216, 256, stream, v_s_5,
-        v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
-        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1392));
-    // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
-        v_a_6_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.6", 384, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
-        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1464));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
-        v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
-        (float4 *)v_workspace, v_arrived + 1560));
+        (float4 *)v_workspace, v_arrived + 928));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.5", 128, 256, stream, v_g_5, v_b_5_w, v_n_5,
+        v_b_5_b, v_s_5, (float4 *)v_workspace, v_arrived + 992));
     return 0;
 }
 
-static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *const *out,
+static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.6.p.parts", 384, 256, stream, v_g_6, v_b_6_w,
-        v_b_6_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.6", 384, 64, stream, v_b_6_p_parts, v_n_6, v_b_6_b,
-        v_s_6));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.7.v.split.merged", 216, 256, stream, v_s_6,
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.6.v.split.merged", 216, 256, stream, v_s_5,
+        v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1008));
+    // a.6.o stored as [i0,i2,i1,i3]
+    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+        v_a_6_c));
+    CALL(launch(m, ALONE, k_product_99e82296, "r.6", 128, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1080));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+        v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
+        (float4 *)v_workspace, v_arrived + 1096));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.6", 128, 256, stream, v_g_6, v_b_6_w, v_n_6,
+        v_b_6_b, v_s_6, (float4 *)v_workspace, v_arrived + 1160));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.7.v.split.merged", 216, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
-        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1624));
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1176));
     // a.7.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.7", 384, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
-        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1696));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.7", 128, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1248));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
-        (float4 *)v_workspace, v_arrived + 1792));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.7.p.parts", 384, 256, stream, v_g_7, v_b_7_w,
-        v_b_7_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
-        v_s_7));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.8.v.split.merged", 216, 256, stream, v_s_7,
+        (float4 *)v_workspace, v_arrived + 1264));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.7", 128, 256, stream, v_g_7, v_b_7_w, v_n_7,
+        v_b_7_b, v_s_7, (float4 *)v_workspace, v_arrived + 1328));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.8.v.split.merged", 216, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
-        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1856));
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1344));
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.8", 384, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
-        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1928));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.8", 128, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1416));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
-        (float4 *)v_workspace, v_arrived + 2024));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.8.p.parts", 384, 256, stream, v_g_8, v_b_8_w,
-        v_b_8_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
-        v_s_8));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.9.v.split.merged", 216, 256, stream, v_s_8,
+        (float4 *)v_workspace, v_arrived + 1432));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.8", 128, 256, stream, v_g_8, v_b_8_w, v_n_8,
+        v_b_8_b, v_s_8, (float4 *)v_workspace, v_arrived + 1496));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.9.v.split.merged", 216, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
-        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2088));
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 1512));
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.9", 384, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
-        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2160));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.9", 128, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1584));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
-        (float4 *)v_workspace, v_arrived + 2256));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.9.p.parts", 384, 256, stream, v_g_9, v_b_9_w,
-        v_b_9_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
-        v_s_9));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.10.v.split.merged", 216, 256, stream, v_s_9,
+        (float4 *)v_workspace, v_arrived + 1600));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.9", 128, 256, stream, v_g_9, v_b_9_w, v_n_9,
+        v_b_9_b, v_s_9, (float4 *)v_workspace, v_arrived + 1664));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.10.v.split.merged", 216, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
-        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2320));
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1680));
     // a.10.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.10", 384, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
-        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2392));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.10", 128, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1752));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
-        (float4 *)v_workspace, v_arrived + 2488));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.10.p.parts", 384, 256, stream, v_g_10, v_b_10_w,
-        v_b_10_p_parts));
-    CALL(launch(m, LAST, k_reduce_ec81c86d, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
-        v_b_10_b, v_s_10));
-    CALL(launch(m, ALONE, k_product_501f282e, "a.11.v.split.merged", 216, 256, stream, v_s_10,
+        (float4 *)v_workspace, v_arrived + 1768));
+    CALL(launch(m, ALONE, k_product_1343de68, "s.10", 128, 256, stream, v_g_10, v_b_10_w, v_n_10,
+        v_b_10_b, v_s_10, (float4 *)v_workspace, v_arrived + 1832));
+    CALL(launch(m, ALONE, k_product_dc0baf74, "a.11.v.split.merged", 216, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
-        v_arrived + 2552));
+        v_arrived + 1848));
     // a.11.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    CALL(launch(m, ALONE, k_product_9f7ea96c, "r.11", 384, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
-        v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 2624));
-    CALL(launch(m, ALONE, k_product_fdc7be71, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+    CALL(launch(m, ALONE, k_product_99e82296, "r.11", 128, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
+        v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 1920));
+    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
-        (float4 *)v_workspace, v_arrived + 2720));
-    CALL(launch(m, FIRST, k_product_2ac3746c, "b.11.p.parts", 384, 256, stream, v_g_11, v_b_11_w,
-        v_b_11_p_parts));
-    CALL(launch(m, MIDDLE, k_reduce_ec81c86d, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
-        v_b_11_b, v_s_11));
+        (float4 *)v_workspace, v_arrived + 1936));
+    CALL(launch(m, FIRST, k_product_1343de68, "s.11", 128, 256, stream, v_g_11, v_b_11_w, v_n_11,
+        v_b_11_b, v_s_11, (float4 *)v_workspace, v_arrived + 2000));
     CALL(launch(m, LAST, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));
     return 0;
@@ -2707,7 +2731,7 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
 
 static int steps(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_a_0_v_split_merged(m, in, out, stream));
-    CALL(steps_from_b_6_p_parts(m, in, out, stream));
+    CALL(steps_from_a_6_v_split_merged(m, in, out, stream));
     return 0;
 }
 
@@ -3020,6 +3044,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340726784ull, 631424000ull, 0xf49bb016df0d0331ull};
+    340723712ull, 622880768ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

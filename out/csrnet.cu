@@ -8,9 +8,9 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 55 MB (workspace 9216 kB of it), constants 247 MB, peak in create 364 MB
-// plan      45 steps, 513.4 us estimated; 1184.0 us without derivation
+// plan      43 steps, 516.6 us estimated; 1183.8 us without derivation
 // libraries none
-// by        basis change 35, summation splitting 3, operand re-laid 1
+// by        basis change 37, operand re-laid 1, summation splitting 1
 //     6.7 us est. v1.a                     k_product_1a5529ea
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
 //    23.1 us est. v1.b.c.sum.product       k_product_8cf582b3
@@ -32,11 +32,9 @@
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
 //    21.8 us est. v4.a.c.sum.product       k_product_a2392353
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    33.6 us est. v4.b.c.sum.product.parts k_product_8d7f01a1
-//     4.4 us est. v4.b.c.sum.product       k_reduce_bef6aea5
+//    39.6 us est. v4.b.c.sum.product       k_product_9c2575d3, in 2 parts
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    33.6 us est. v4.c.c.sum.product.parts k_product_8d7f01a1
-//     4.4 us est. v4.c.c.sum.product       k_reduce_bef6aea5
+//    39.6 us est. v4.c.c.sum.product       k_product_9c2575d3, in 2 parts
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
 //    39.1 us est. d1.c.sum.product         k_product_4a67f42c
@@ -48,7 +46,7 @@
 //    39.1 us est. d3.c.sum.product         k_product_4a67f42c
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    22.6 us est. d4.c.sum.product         k_product_ba1cec19, in 4 parts
+//    22.4 us est. d4.c.sum.product         k_product_17542fdc, in 4 parts
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
 //     8.3 us est. d5.c.sum.product         k_product_3c5346df
@@ -207,12 +205,10 @@ const csrnet_info *csrnet_describe(void);
 #define v_p3 ARENA(7225344)
 #define v_v4_a_c_sum_data ARENA(3612672)
 #define v_v4_a_c_sum_product ARENA(0)
-#define v_v4_b_c_sum_data ARENA(14450688)
-#define v_v4_b_c_sum_product_parts ARENA(0)
-#define v_v4_b_c_sum_product ARENA(14450688)
-#define v_v4_c_c_sum_data ARENA(18063360)
-#define v_v4_c_c_sum_product_parts ARENA(0)
-#define v_v4_c_c_sum_product ARENA(14450688)
+#define v_v4_b_c_sum_data ARENA(9437184)
+#define v_v4_b_c_sum_product ARENA(13049856)
+#define v_v4_c_c_sum_data ARENA(9437184)
+#define v_v4_c_c_sum_product ARENA(13049856)
 #define v_d1_c_sum_digits_split ARENA(4718592)
 #define v_d1_c_sum_data ARENA(0)
 #define v_d1_c_sum_product ARENA(4718592)
@@ -228,7 +224,7 @@ const csrnet_info *csrnet_describe(void);
 #define v_d6_c_sum_part ARENA(0)
 #define v_d6 ARENA(1806336)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 259254528ull
+#define CONST_BYTES 259256832ull
 #define INIT_BYTES 65028096ull
 #define v_arrived CONST_OF(unsigned, 259253760)
 
@@ -599,8 +595,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -611,41 +608,109 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
 }
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
 
 // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where
 //     i2 in 0:224, i3 in 0:224, pad x 0
@@ -1522,58 +1587,48 @@ static __global__ void __launch_bounds__(128) k_stitch_3fb70a8c(const float *p0,
         part_basis_5c11f843(own, y, slice * 49u + k);
 }
 
-// by basis change F(4x4,3x3); summation splitting (parts)
-// v4.b.c.sum.product.parts[i0,i1,i2,i3,i4,i5] = sum(r0) v4.b.c.sum.data[i1,i2,128*i0+r0,i4,i5] *
-//     v4.b.c.sum.filter[i1,i2,i3,128*i0+r0] where i0 in 0:4, r0 in 0:128
+// by basis change F(4x4,3x3)
+// v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
+//     v4.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v4.b.c.sum.filter, p1: v4.b.c.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_8d7f01a1(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
+static __global__ void CLUSTER(2) k_product_9c2575d3(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i2 = (int)(id / 8u % 36u);
-    const int i0 = (int)(id / 288u % 4u);
+    const unsigned n0 = 0u, m0 = id / 2u % 8u * 64u;
+    const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e / 4u);
+        const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 262144 + i3 * 512 + i0 * 128 + r0]);
+        return fetch<float4>(&p0[i1 * 262144 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i5 = (int)(n0 + e % 64u);
+        const int i4 = (int)(n0 + e % 64u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i2 * 25088 + i0 * 6272 + r0 * 49 + i5], i5 < 49);
+        return fetch<float>(&p1[i1 * 25088 + r0 * 49 + i4], i4 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 131072>(a), moving<196, 784>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<196,
+        784>(b), next_early, acc);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        if (i5 < 49) {
-            y[i0 * 903168 + i2 * 25088 + i3 * 49 + i5] = acc[i][j];
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 25088 + i2 * 49 + i4] = sum[s];
         }
     }
-}
-
-// v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.product.parts[r0,i0,i1,i2,i3,i4]
-static __global__ void __launch_bounds__(256) k_reduce_bef6aea5(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 225792u) return;
-    const int i4 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 903168 + i4]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i4]) = make_float4(acc0, acc1, acc2, acc3);
+    shares.end();
 }
 
 // by basis change F(4x4,3x3)
@@ -1784,8 +1839,8 @@ static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
 // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.sum.filter[i0,i1,i2,r0]
 // p0: d4.c.sum.filter, p1: d4.c.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_ba1cec19(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+static __global__ void CLUSTER(4) k_product_17542fdc(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id / 4u % 4u * 64u;
@@ -1804,17 +1859,23 @@ static __global__ void __launch_bounds__(256, 1) k_product_ba1cec19(const float 
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 131072>(a), moving<256,
         4096>(b), next_early, acc);
-    leave_part<4, 4>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
-    add_parts<4, 4>(acc, parts);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i6 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(sum[s], sum[s + 1],
+            sum[s + 2], sum[s + 3]);
     }
+    shares.end();
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -2642,7 +2703,8 @@ static int check_device(csrnet *m) {
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 768ull, 0, 768ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,
@@ -2783,16 +2845,14 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
         v_v4_a_c_sum_filter, v_v4_a_c_sum_data, v_v4_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_8d7f01a1, "v4.b.c.sum.product.parts", 1152, 256, stream,
-        v_v4_b_c_sum_filter, v_v4_b_c_sum_data, v_v4_b_c_sum_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_bef6aea5, "v4.b.c.sum.product", 882, 256, stream,
-        v_v4_b_c_sum_product_parts, v_v4_b_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_9c2575d3, "v4.b.c.sum.product", 576, 256, stream,
+        v_v4_b_c_sum_filter, v_v4_b_c_sum_data, v_v4_b_c_sum_product, (float4 *)v_workspace,
+        v_arrived + 0));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_8d7f01a1, "v4.c.c.sum.product.parts", 1152, 256, stream,
-        v_v4_c_c_sum_filter, v_v4_c_c_sum_data, v_v4_c_c_sum_product_parts));
-    CALL(launch(m, MIDDLE, k_reduce_bef6aea5, "v4.c.c.sum.product", 882, 256, stream,
-        v_v4_c_c_sum_product_parts, v_v4_c_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_9c2575d3, "v4.c.c.sum.product", 576, 256, stream,
+        v_v4_c_c_sum_filter, v_v4_c_c_sum_data, v_v4_c_c_sum_product, (float4 *)v_workspace,
+        v_arrived + 288));
     CALL(launch(m, MIDDLE, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, MIDDLE, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
@@ -2821,9 +2881,9 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_ba1cec19, "d4.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_17542fdc, "d4.c.sum.product", 576, 256, stream,
         v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product, (float4 *)v_workspace,
-        v_arrived + 0));
+        v_arrived + 576));
     CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
@@ -2998,6 +3058,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    259254528ull, 382085376ull, 0x3c6aa7563ba4b068ull};
+    259256832ull, 382087680ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

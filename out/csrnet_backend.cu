@@ -7,8 +7,8 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
-// memory    arena 4488 kB (workspace 0 B of it), constants 57 MB, peak in create 95 MB
-// plan      16 steps, 85.3 us estimated; 128.3 us without derivation
+// memory    arena 5120 kB (workspace 2048 kB of it), constants 57 MB, peak in create 95 MB
+// plan      16 steps, 85.0 us estimated; 128.3 us without derivation
 // libraries none
 // by        basis change 12, operand re-laid 2, summation splitting 2
 //     1.7 us est. d1.c.data                k_basis_a4ec48a9
@@ -21,7 +21,7 @@
 //    16.4 us est. d3.c.product             k_product_25daa04e
 //     1.8 us est. d4.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d4.c.data                k_basis_f60e84c6
-//    10.2 us est. d4.c.product             k_product_14252c45
+//     9.9 us est. d4.c.product             k_product_fda9d816, in 2 parts
 //     1.5 us est. d4.split                 k_basis_35baa8d1
 //     6.0 us est. d5.c.part                k_product_a424b2b6
 //     1.5 us est. d5                       k_reduce_8ab78ac4
@@ -36,7 +36,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CSRNET_BACKEND_ARENA_BYTES 4595712ull
+#define CSRNET_BACKEND_ARENA_BYTES 5242880ull
 #define CSRNET_BACKEND_WEIGHT_BYTES 34504960ull
 
 #ifdef __cplusplus
@@ -114,7 +114,7 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d5_k INIT(33030144)
 #define v_y_k INIT(34209792)
 #define v_d4 ARENA(903168)
-#define v_d4_c_digits ARENA(4194304)
+#define v_d4_c_digits ARENA(0)
 #define v_d3_c_digits ARENA(4194304)
 #define v_d2_c_digits ARENA(4194304)
 #define v_d4_c_filter CONST(0)
@@ -127,15 +127,17 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d2_c_product ARENA(2097152)
 #define v_d3_c_data ARENA(0)
 #define v_d3_c_product ARENA(2097152)
-#define v_d4_c_data ARENA(0)
-#define v_d4_c_product ARENA(2097152)
+#define v_d4_c_data ARENA(2097152)
+#define v_d4_c_product ARENA(4194304)
 #define v_d5_c_relaid CONST(58720256)
 #define v_d5_c_part ARENA(0)
 #define v_d5 ARENA(903168)
 #define v_y_c_relaid CONST(59899904)
 #define v_y_c_part ARENA(0)
-#define CONST_BYTES 60194816ull
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 60195072ull
 #define INIT_BYTES 34504704ull
+#define v_arrived CONST_OF(unsigned, 60194816)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -460,6 +462,124 @@ struct product_tile {
     }
 };
 
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
+#pragma unroll
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
+#pragma unroll
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
+#pragma unroll
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
+        }
+    }
+}
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
+
 // d1.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
     const float s0 = d[0];
@@ -647,33 +767,43 @@ static __global__ void __launch_bounds__(64) k_basis_f60e84c6(const float *p0,
 // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.filter[i0,i1,i2,r0]
 // p0: d4.c.filter, p1: d4.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_14252c45(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+static __global__ void CLUSTER(2) k_product_fda9d816(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 8u * 32u;
-    const int i1 = (int)(id / 16u % 16u);
+    const unsigned n0 = 0u, m0 = id / 2u % 4u * 64u;
+    const int i1 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 131072 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i6 = (int)(n0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
+        const int i6 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 8192>(b), next_early,
-        acc);
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<256,
+        4096>(b), next_early, acc);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i6 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(sum[s], sum[s + 1],
+            sum[s + 2], sum[s + 3]);
     }
+    shares.end();
 }
 
 // by digit re-layout; basis change F(2x2,3x3)
@@ -1080,6 +1210,7 @@ static int check_device(csrnet_backend *m) {
 static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_d1_k,
@@ -1169,8 +1300,8 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
         v_d4_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, FIRST, k_product_14252c45, "d4.c.product", 256, 256, stream, v_d4_c_filter,
-        v_d4_c_data, v_d4_c_product));
+    CALL(launch(m, FIRST, k_product_fda9d816, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+        v_d4_c_data, v_d4_c_product, (float4 *)v_workspace, v_arrived + 0));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
     CALL(launch(m, FIRST, k_product_a424b2b6, "d5.c.part", 252, 256, stream, v_d5_c_relaid, v_d4,
@@ -1306,6 +1437,6 @@ static const csrnet_backend_tensor info_weights[] = {
 static const csrnet_backend_info info = {
     "csrnet_backend", 1, 1, 6, info_inputs, info_outputs, info_weights,
     CSRNET_BACKEND_ARENA_BYTES, CSRNET_BACKEND_WEIGHT_BYTES,
-    60194816ull, 99295232ull, 0x8f67e44c7724f8a7ull};
+    60195072ull, 99942656ull, 0x8f67e44c7724f8a7ull};
 
 const csrnet_backend_info *csrnet_backend_describe(void) { return &info; }

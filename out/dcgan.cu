@@ -7,16 +7,18 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 2176 kB (workspace 1024 kB of it), constants 14 MB, peak in create 26 MB
-// plan      6 steps, 23.7 us estimated; 45.6 us without derivation
+// memory    arena 896 kB (workspace 512 kB of it), constants 14 MB, peak in create 25 MB
+// plan      7 steps, 22.4 us estimated; 45.6 us without derivation
 // libraries none
-// by        sums of one term 1, one-point rule by phases 3, summation splitting 1
+// by        sums of one term 1, summation splitting 1, one-point rule by phases 2, one-point rule
+//     1
 //     2.1 us est. r1                       k_reduce_36593d99
-//     6.0 us est. r2.split                 k_product_931cd315, in 8 parts
-//     3.7 us est. c3.phases.parts          k_product_6ea260d0
-//     2.3 us est. r3.split                 k_reduce_78f41b2d
-//     5.5 us est. r4.split                 k_product_7a6bda8d, in 4 parts
-//     4.0 us est. y.split                  k_reduce_a0ab44d1
+//     4.4 us est. c2.phases.parts          k_product_d6516f13
+//     1.4 us est. r2.split                 k_reduce_ba5c0878
+//     5.4 us est. r3.split                 k_product_d64539ec, in 4 parts
+//     5.0 us est. r4.split                 k_product_547bc35c, in 2 parts
+//     2.9 us est. c5.phases                k_reduce_0de04055
+//     1.3 us est. y                        k_map_0a9c6918
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -26,7 +28,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 2228224ull
+#define DCGAN_ARENA_BYTES 917504ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -100,15 +102,16 @@ const dcgan_info *dcgan_describe(void);
 #define v_k3 INIT(8388608)
 #define v_k4 INIT(10485760)
 #define v_k5 INIT(11010048)
-#define v_r3 ARENA(2097152)
-#define v_r2 ARENA(2097152)
-#define v_r1 ARENA(1048576)
+#define v_r4 ARENA(524288)
+#define v_r2 ARENA(524288)
+#define v_r1 ARENA(524288)
 #define v_c2_phases_lines CONST(3276800)
-#define v_c3_phases_lines CONST(11665408)
-#define v_c3_phases_parts ARENA(0)
-#define v_c5_taps CONST(13762560)
-#define v_r4 ARENA(1048576)
-#define v_c4_phases_lines CONST(13774848)
+#define v_c4_phases_lines CONST(11665408)
+#define v_c5_taps CONST(12189696)
+#define v_c5_phases ARENA(0)
+#define v_c2_phases_parts ARENA(0)
+#define v_r3 ARENA(786432)
+#define v_c3_phases_lines CONST(12201984)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 14299648ull
 #define INIT_BYTES 11022336ull
@@ -489,8 +492,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -501,50 +505,109 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
 }
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
     }
-    return v;
-}
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
 
 // by sums of one term
 // c1[0,i1,i2,i3] = sum(r0) z[0,r0,0,0] * c1.filter[i1,i2,i3,r0]
@@ -643,112 +706,118 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
     }
 }
 
-// by one-point rule by phases
-// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
-//     c2.phases.lines[i0,i1,i2,r1_,r2,r0] where i3 in 0:4, i4 in 0:4, pad r1 0
-// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+// by one-point rule by phases; summation splitting (parts)
+// c2.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1_,r2) r1[0,64*i0+r0,i1+i4+r1_-1,i2+i5+r2-1] *
+//     c2.phases.lines[i1,i2,i3,r1_,r2,64*i0+r0] where i0 in 0:8, i4 in 0:4, i5 in 0:4, r0 in 0:64,
+//     pad r1 0
 // p0: r1, p1: c2.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_931cd315(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+static __global__ void __launch_bounds__(256, 1) k_product_d6516f13(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 8u % 4u * 64u, m0 = 0u;
-    const int i1 = (int)(id / 32u % 2u);
-    const int i0 = (int)(id / 64u % 2u);
+    const unsigned n0 = id % 4u * 64u, m0 = 0u;
+    const int i2 = (int)(id / 4u % 2u);
+    const int i1 = (int)(id / 8u % 2u);
+    const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
         const unsigned m = m0 + e % 16u;
-        const int i4 = (int)(m % 4u);
-        const int i3 = (int)(m / 4u);
-        const int r2 = (int)(k0 / 512u % 2u);
-        const int r1 = (int)(k0 / 512u / 2u);
-        const int r0 = (int)(k0 % 512u + e / 16u);
-        const int t0 = i0 + i3 + r1 - 1;
-        const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 16 + t0 * 4 + t1], (unsigned)t0 < 4u && (unsigned)t1 < 4u);
+        const int i5 = (int)(m % 4u);
+        const int i4 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 64u % 2u);
+        const int r1 = (int)(k0 / 64u / 2u);
+        const int r0 = (int)(k0 % 64u + e / 16u);
+        const int t0 = i1 + i4 + r1 - 1;
+        const int t1 = i2 + i5 + r2 - 1;
+        return fetch<float>(&p0[i0 * 1024 + r0 * 16 + t0 * 4 + t1],
+            (unsigned)t0 < 4u && (unsigned)t1 < 4u);
     };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p1[i0 * 1048576 + i1 * 524288 + i2 * 2048 + r0]);
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e / 16u);
+        const int r2 = (int)k0 / 64u;
+        const int r0 = (int)(k0 % 64u + e % 16u * 4u);
+        return fetch<float4>(&p1[i1 * 1048576 + i2 * 524288 + i3 * 2048 + r2 * 512 + i0 * 64 + r0]);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 8, from = part * 256u;
-    tile.multiply<false, true, 2>(from, min(from + 256u, 2048u), turning<64, 1024, 512>(a),
-        moving<4, 131072>(b), next_early, acc);
-    leave_part<8, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
-    add_parts<8, 1>(acc, parts);
+    tile.multiply<false, true, 2>(0u, 256u, spaced<1024>(a), spaced<131072>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const unsigned m = m0 + tile.row(i);
-        const int i4 = (int)(m % 4u);
-        const int i3 = (int)(m / 4u);
-        const int i2 = (int)(n0 + tile.column(j));
-        y[i2 * 64 + i3 * 16 + i0 * 8 + i4 * 2 + i1] = relu(acc[i][j]);
+        const int i5 = (int)(m % 4u);
+        const int i4 = (int)(m / 4u);
+        const int i3 = (int)(n0 + tile.column(j));
+        y[i0 * 16384 + i3 * 64 + i4 * 16 + i1 * 8 + i5 * 2 + i2] = acc[i][j];
     }
 }
 
-// by one-point rule by phases; summation splitting (parts)
-// c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
-//     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8,
-//     r0 in 0:16, pad r2 0
-// p0: c3.phases.lines, p1: r2
-static __global__ void __launch_bounds__(256, 1) k_product_6ea260d0(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
-    const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u % 2u);
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i5 = (int)(n % 8u);
-        const int i4 = (int)(n / 8u);
-        const int r2 = (int)(k0 / 16u % 2u);
-        const int r1 = (int)(k0 / 16u / 2u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        const int t0 = i1 + i4 + r1 - 1;
-        const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
-            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, spaced<262144>(a), spaced<1024>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 32768 + i1 * 16384 + i2 * 8192 + i3 * 64
-            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-    }
-}
-
-// c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
-// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0) c2.phases.parts[r0,i0,i1,i2,i3,i4]
+// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+static __global__ void __launch_bounds__(64) k_reduce_ba5c0878(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 8u);
-    const int i0 = (int)(id / 16u % 2u);
-    const int i3 = (int)(id / 32u);
+    if (id >= 16384u) return;
+    const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 32768 + i0 * 16384 + i1 * 8192 + i3 * 8 + i4];
+    for (int r0 = 0; r0 < 8; r0++) {
+        acc += p0[r0 * 16384 + i1];
     }
-    y[i3 * 32 + i0 * 16 + i4 * 2 + i1] = relu(acc);
+    y[i1] = relu(acc);
+}
+
+// by one-point rule by phases
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2_) r2[0,r0,i0+i3+r1-1,i1+i4+r2_-1] *
+//     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
+// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
+// p0: r2, p1: c3.phases.lines
+static __global__ void CLUSTER(4) k_product_d64539ec(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 4u % 2u * 64u, m0 = id / 8u % 4u * 16u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e % 16u;
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int r2 = (int)(k0 / 256u % 2u);
+        const int r1 = (int)(k0 / 256u / 2u);
+        const int r0 = (int)(k0 % 256u + e / 16u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float>(&p0[r0 * 64 + t0 * 8 + t1], (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 512 + i0 * 256 + i1 * 128 + i2]);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 256u;
+    tile.multiply<false, false, 2>(from, min(from + 256u, 1024u), turning<256, 4096, 256>(a),
+        moving<2048, 32768>(b), next_early, acc);
+    const parts_in_cluster<4, 1, 16> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int i2 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 256 + i1 * 128
+            + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
+            relu(sum[s + 3]));
+    }
+    shares.end();
 }
 
 // by one-point rule by phases
@@ -756,82 +825,112 @@ static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_7a6bda8d(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+static __global__ void CLUSTER(2) k_product_547bc35c(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 2u * 32u, m0 = id / 8u % 8u * 32u;
-    const int i1 = (int)(id / 64u % 2u);
-    const int i0 = (int)(id / 128u % 2u);
+    const unsigned n0 = 0u, m0 = id / 2u % 16u * 16u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 32u;
+        const unsigned m = m0 + e / 16u;
         const int i4 = (int)(m % 16u);
         const int i3 = (int)(m / 16u);
         const int r2 = (int)(k0 / 128u % 2u);
         const int r1 = (int)(k0 / 128u / 2u);
-        const int r0 = (int)(k0 % 128u + e / 32u);
+        const int r0 = (int)(k0 % 128u + e % 16u * 4u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 256 + t0 * 16 + t1], (unsigned)t0 < 16u && (unsigned)t1 < 16u);
+        return fetch<float4>(&p0[t0 * 2048 + t1 * 128 + r0],
+            (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
-        return fetch<float4>(&p1[r0 * 256 + i0 * 128 + i1 * 64 + i2]);
+        const int i2 = (int)(n0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p1[i0 * 65536 + i1 * 32768 + i2 * 512 + r0]);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 128u;
-    tile.multiply<false, false, 2>(from, min(from + 128u, 512u), turning<1024, 8192, 128>(a),
-        moving<1024, 32768>(b), next_early, acc);
-    leave_part<4, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
-    add_parts<4, 1>(acc, parts);
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<true, true, 2>(from, min(from + 256u, 512u), a, moving<4, 32768>(b), next_early,
+        acc);
+    const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const unsigned m = m0 + tile.row(i);
         const int i4 = (int)(m % 16u);
         const int i3 = (int)(m / 16u);
         const int i2 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 128 + i1 * 64
-            + i2]) = make_float4(relu(acc[i][j]), relu(acc[i][j + 1]), relu(acc[i][j + 2]),
-            relu(acc[i][j + 3]));
+        y[i2 * 1024 + i3 * 64 + i0 * 32 + i4 * 2 + i1] = relu(sum[s]);
+    }
+    shares.end();
+}
+
+// by one-point rule
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i3+r1-1,i4+r2-1] * c5.taps[i0,i1,i2,r0,r1,r2]
+//     where i3 in 0:33, i4 in 0:33, pad r4 0
+// p0: c5.taps, p1: r4
+static __global__ void __launch_bounds__(256) k_reduce_0de04055(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 13068u ? column : 13068u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i4 = (int)(id % 33u);
+    const int i3 = (int)(id / 33u % 33u);
+    const int i2 = (int)(id / 1089u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t0 = i3 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 2; r2++) {
+                const int t1 = i4 + r2 - 1;
+                const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p1[r0 * 1024 + t0 * 32
+                    + t1] : 0.f;
+                acc += p0[i2 * 256 + r0 * 4 + r1 * 2 + r2] * v0;
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 13068u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i2 * 1089 + i3 * 33 + i4] = acc;
     }
 }
 
-// by one-point rule by phases
-// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
-//     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:32, i4 in 0:32, pad r4 0
-// y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
-// p0: r4, p1: c5.taps
-static __global__ void __launch_bounds__(128) k_reduce_a0ab44d1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+// y[0,i1,i2,i3] = tanh(c5.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:64,
+//     i3 in 0:64
+static __global__ void __launch_bounds__(64) k_map_0a9c6918(const float *p0, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 12288u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 32u);
-    const int i0 = (int)(id / 64u % 2u);
-    const int i3 = (int)(id / 128u % 32u);
-    const int i2 = (int)(id / 4096u);
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 256u; k += 32u) {
-        const int r0 = (int)(k % 64u);
-        const int r2 = (int)(k / 64u % 2u);
-        const int r1 = (int)(k / 128u);
-        const int t0 = i0 + i3 + r1 - 1;
-        const int t1 = i1 + i4 + r2 - 1;
-        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 2048 + t1 * 64 + r0]
-            : 0.f;
-        const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
-        acc += v1;
-    }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc);
-    }
+    if (id >= 3072u) return;
+    const int i3 = (int)(id % 16u) * 4;
+    const int i2 = (int)(id / 16u % 64u);
+    const int i1 = (int)(id / 1024u);
+    const int t0 = i3 / 2;
+    const int t1 = (i2 + 1) % 2;
+    const int t2 = (i2 + 1) / 2;
+    const int t3 = i1 * 4356 + t1 * 2178 + t2 * 33 + t0;
+    *reinterpret_cast<float4 *>(&y[i1 * 4096 + i2 * 64 + i3]) = make_float4(tanhf(p0[t3 + 1089]),
+        tanhf(p0[t3 + 1]), tanhf(p0[t3 + 1090]), tanhf(p0[t3 + 2]));
 }
 
 // Those that only create launches.
@@ -941,19 +1040,19 @@ static int prepare_weights(dcgan *m, cudaStream_t stream) {
         2, 256, 2, 2, 512}, {-4, -1, 16, -8, -2, 4096}, {1048576, 524288, 2048, 1024, 512, 1}},
         v_k2, v_c2_phases_lines));
     // as c2.phases.lines
+    // c3.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
-        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144, 131072, 1024, 512, 256, 1}}, v_k3,
+        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256, 128, 1, 262144, 131072, 512}}, v_k3,
         v_c3_phases_lines));
     // as c2.phases.lines
-    // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
-        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64, 1, 65536, 32768, 256}}, v_k4,
+        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536, 32768, 512, 256, 128, 1}}, v_k4,
         v_c4_phases_lines));
-    // by one-point rule by phases
-    // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
+    // by one-point rule
+    // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i0,i1-2*i4+2,i2-2*i5+2] where i1 in 0:2, i2 in 0:2,
     //     i4 in 0:2, i5 in 0:2
-    CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 15, {2, 2, 3, 64,
-        2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}, v_k5, v_c5_taps));
+    CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 10, {3, 2, 2, 64,
+        2, 2}, {16, 4, 1, 48, -8, -2}, {1024, 512, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
 }
 
@@ -1069,19 +1168,21 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
+    CALL(launch(m, FIRST, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
+    // c2.phases.parts stored as [i0,i3,i4,i1,i5,i2]
+    CALL(launch(m, MIDDLE, k_product_d6516f13, "c2.phases.parts", 128, 256, stream, v_r1,
+        v_c2_phases_lines, v_c2_phases_parts));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, FIRST, k_product_931cd315, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
-        v_r2, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_product_6ea260d0, "c3.phases.parts", 128, 256, stream,
-        v_c3_phases_lines, v_r2, v_c3_phases_parts));
-    // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, LAST, k_reduce_78f41b2d, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
-    // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, FIRST, k_product_7a6bda8d, "r4.split", 256, 256, stream, v_r3, v_c4_phases_lines,
-        v_r4, (float4 *)v_workspace, v_arrived + 16));
-    // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, LAST, k_reduce_a0ab44d1, "y.split", 3072, 128, stream, v_r4, v_c5_taps, v_y));
+    CALL(launch(m, LAST, k_reduce_ba5c0878, "r2.split", 256, 64, stream, v_c2_phases_parts, v_r2));
+    // r3.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, ALONE, k_product_d64539ec, "r3.split", 128, 256, stream, v_r2, v_c3_phases_lines,
+        v_r3, (float4 *)v_workspace, v_arrived + 0));
+    // r4.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, FIRST, k_product_547bc35c, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+        v_r4, (float4 *)v_workspace, v_arrived + 32));
+    CALL(launch(m, MIDDLE, k_reduce_0de04055, "c5.phases", 409, dim3(32, 8), stream, v_c5_taps,
+        v_r4, v_c5_phases));
+    CALL(launch(m, LAST, k_map_0a9c6918, "y", 48, 64, stream, v_c5_phases, v_y));
     return 0;
 }
 
@@ -1207,6 +1308,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299648ull, 27550208ull, 0x6756f55537a6229eull};
+    14299648ull, 26239488ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -8,9 +8,9 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 20 MB (workspace 9072 kB of it), constants 61 MB, peak in create 133 MB
-// plan      122 steps, 532.0 us estimated; 834.6 us without derivation
+// plan      123 steps, 531.5 us estimated; 841.2 us without derivation
 // libraries none
-// by        basis change 18, merging 90, summation splitting 17, products with one weight
+// by        basis change 18, merging 87, summation splitting 17, products with one weight
 //     collected 2
 //     9.1 us est. stem                     k_product_682868a0
 //     2.0 us est. p                        k_reduce_771927ed
@@ -35,29 +35,29 @@
 //     4.2 us est. g1.l2.sum.merged         k_product_9e3739c8
 //     5.5 us est. l2.c.sum                 k_product_08adbad1
 //     9.3 us est. l2                       k_product_ae38b8dd
-//     6.9 us est. l2.0.a                   k_product_82a379c2
+//     6.5 us est. l2.0.a                   k_product_b00d485f, in 4 parts
 //     2.7 us est. g1.s                     k_siblings_f758afd5
 //     4.1 us est. g1.a                     k_product_4cf78933
 //     5.2 us est. l2.0.b.c.sum.product     k_product_cae000ab
 //     1.5 us est. l2.0.b                   k_basis_9249cb7c
 //     5.5 us est. l2.0                     k_product_bd21160e
-//     6.9 us est. l2.1.a                   k_product_82a379c2
+//     6.5 us est. l2.1.a                   k_product_b00d485f, in 4 parts
 //     1.6 us est. l2.1.b.c.sum.data        k_basis_d375994a
 //     5.2 us est. l2.1.b.c.sum.product     k_product_cae000ab
 //     1.5 us est. l2.1.b                   k_basis_9249cb7c
 //     5.5 us est. l2.1                     k_product_bd21160e
-//     6.9 us est. l2.2.a                   k_product_82a379c2
+//     6.5 us est. l2.2.a                   k_product_b00d485f, in 4 parts
 //     1.6 us est. l2.2.b.c.sum.data        k_basis_d375994a
 //     5.2 us est. l2.2.b.c.sum.product     k_product_cae000ab
 //     1.5 us est. l2.2.b                   k_basis_9249cb7c
 //     5.5 us est. l2.2                     k_product_bd21160e
-//    34.8 us est. g2.l1.sum.merged         k_product_f0808ae4, in 2 parts
+//    33.8 us est. g2.l1.sum.merged         k_product_aa1bde47, in 2 parts
 //     2.2 us est. g2.l1                    k_siblings_2a694436
 //     2.6 us est. g2.l2.sum.merged         k_product_941c82f5
 //     5.9 us est. l3.l2.c.sum.merged       k_product_9f732010
 //     2.2 us est. g2.s                     k_siblings_f180e092
 //    12.1 us est. l3.d.0                   k_product_b3ba0353
-//    16.1 us est. l3.c1.0.sum.merged       k_product_43fe1533, in 2 parts
+//    15.6 us est. l3.c1.0.sum.merged       k_product_dde791c2, in 2 parts
 //     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
 //     3.4 us est. l3.c2.0.sum.merged       k_product_4f19909e
 //     1.8 us est. g2.a.c.sum.part          k_siblings_099e4b68
@@ -83,12 +83,13 @@
 //     1.7 us est. g3.l1                    k_siblings_f4d277f2
 //     5.1 us est. l4.l2.c.sum.merged       k_product_400f0eea
 //     2.8 us est. g3.r2.sum                k_siblings_9451c992
-//     9.5 us est. l4.f.sum.merged.parts    k_product_b2813d64
-//     3.1 us est. g3.s                     k_siblings_d4ecb7a5
+//    11.2 us est. l4.d.0                   k_product_5d40a1ab, in 4 parts
+//     8.5 us est. l4.c3.0.sum.parts        k_product_f4bed2ff
+//     1.7 us est. l4.c3.0.sum              k_reduce_56aa969d
+//     8.5 us est. l4.c1.0.sum.parts        k_product_e4ad55a4
+//     1.7 us est. l4.c1.0.sum              k_reduce_56aa969d
+//     2.5 us est. g3.s                     k_siblings_25095d3c
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
-//    14.0 us est. l4.c1.0.sum.merged.parts k_product_4b7f3b31
-//     3.5 us est. l4.c1.0.sum.merged       k_reduce_4e7edd55
-//     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
 //     3.1 us est. l4.c2.0.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.u.0                   k_row_0a5518fe
 //     3.1 us est. l4.c1.1.sum.added.merged k_product_efc26cab
@@ -379,7 +380,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_2_joined ARENA(351232)
 #define v_l4_t1_1_joined ARENA(351232)
 #define v_l4_t1_0_joined ARENA(351232)
-#define v_l4_m_joined ARENA(3211264)
+#define v_l4_m_joined ARENA(10672896)
 #define v_l4_l1_joined ARENA(1767168)
 #define v_l3_t1_4_joined ARENA(666624)
 #define v_l3_t1_3_joined ARENA(666624)
@@ -389,7 +390,7 @@ const gcn_info *gcn_describe(void);
 #define v_l3_m_joined ARENA(13404160)
 #define v_l3_l1_joined ARENA(4114688)
 #define v_g2_l1_joined ARENA(0)
-#define v_g1_l1_joined ARENA(14224896)
+#define v_g1_l1_joined ARENA(18296320)
 #define v_l1_b_joined ARENA(3612672)
 #define v_stem ARENA(0)
 #define v_l1_b_c_sum_filter CONST(4483584)
@@ -410,51 +411,51 @@ const gcn_info *gcn_describe(void);
 #define v_l1_1_b_c_sum_data ARENA(0)
 #define v_l1_1_b_c_sum_product ARENA(6422528)
 #define v_l1_1_b ARENA(0)
-#define v_l1_1 ARENA(11013632)
+#define v_l1_1 ARENA(15085056)
 #define v_l2_a_c_sum_weights CONST(6385152)
 #define v_l2_a_c_sum_merged ARENA(0)
 #define v_g1_l2_sum_weights CONST(6989312)
-#define v_g1_l2_sum_merged ARENA(0)
+#define v_g1_l2_sum_merged ARENA(9289728)
 #define v_g1_s_const CONST(7028224)
-#define v_g1_s ARENA(15276544)
-#define v_g1_a ARENA(15539968)
+#define v_g1_s ARENA(15486464)
+#define v_g1_a ARENA(15749888)
 #define v_l2_b_c_sum_part ARENA(7400960)
-#define v_l2_b ARENA(14751744)
-#define v_l2_c_sum ARENA(5795328)
+#define v_l2_b ARENA(18823168)
+#define v_l2_c_sum ARENA(0)
 #define v_l2_const CONST(7028480)
-#define v_l2 ARENA(7400960)
+#define v_l2 ARENA(18296320)
 #define v_l2_0_b_c_sum_filter CONST(7030528)
-#define v_l2_0_a ARENA(6698496)
-#define v_l2_0_b_c_sum_data ARENA(5795328)
-#define v_l2_0_b_c_sum_product ARENA(0)
-#define v_l2_0_b ARENA(1605632)
-#define v_l2_0 ARENA(0)
+#define v_l2_0_a ARENA(15085056)
+#define v_l2_0_b_c_sum_data ARENA(0)
+#define v_l2_0_b_c_sum_product ARENA(903168)
+#define v_l2_0_b ARENA(0)
+#define v_l2_0 ARENA(9289728)
 #define v_l2_1_b_c_sum_filter CONST(9389824)
-#define v_l2_1_a ARENA(2508800)
-#define v_l2_1_b_c_sum_data ARENA(1605632)
-#define v_l2_1_b_c_sum_product ARENA(2508800)
-#define v_l2_1_b ARENA(3411968)
-#define v_l2_1 ARENA(1605632)
+#define v_l2_1_a ARENA(10895360)
+#define v_l2_1_b_c_sum_data ARENA(0)
+#define v_l2_1_b_c_sum_product ARENA(903168)
+#define v_l2_1_b ARENA(0)
+#define v_l2_1 ARENA(10895360)
 #define v_l2_2_b_c_sum_filter CONST(11749120)
-#define v_l2_2_a ARENA(903168)
+#define v_l2_2_a ARENA(9289728)
 #define v_l2_2_b_c_sum_data ARENA(0)
-#define v_l2_2_b_c_sum_product ARENA(3211264)
+#define v_l2_2_b_c_sum_product ARENA(903168)
 #define v_l2_2_b ARENA(0)
 #define v_g2_l1_sum_weights CONST(14108416)
 #define v_g2_l1_sum_merged ARENA(9289728)
 #define v_g2_l2_sum_weights CONST(16795392)
 #define v_g2_l2_sum_merged ARENA(2665728)
 #define v_g2_s_const CONST(16834304)
-#define v_g2_s ARENA(15803392)
+#define v_g2_s ARENA(12378880)
 #define v_g2_a_c_sum_part ARENA(0)
 #define v_g2_a ARENA(2116608)
-#define v_g2_b_sum_part ARENA(11239424)
+#define v_g2_b_sum_part ARENA(9289728)
 #define v_l3_l2_c_sum_weights CONST(16834560)
 #define v_l3_l2_c_sum_merged ARENA(0)
 #define v_l3_d_0_const CONST(17123584)
-#define v_l3_d_0 ARENA(9289728)
+#define v_l3_d_0 ARENA(11576064)
 #define v_l3_c1_0_sum_weights CONST(17127680)
-#define v_l3_c1_0_sum_merged ARENA(10092544)
+#define v_l3_c1_0_sum_merged ARENA(9289728)
 #define v_l3_c1_0_sum ARENA(2183168)
 #define v_l3_c3_0_sum ARENA(2249984)
 #define v_l3_c2_0_sum_weights CONST(20609280)
@@ -486,46 +487,46 @@ const gcn_info *gcn_describe(void);
 #define v_l3_f_4_sum_terms ARENA(666624)
 #define v_g3_l1_sum_weights CONST(21320960)
 #define v_g3_l1_sum_merged ARENA(0)
-#define v_g3_l1 ARENA(4114432)
+#define v_g3_l1 ARENA(11977472)
 #define v_g3_r1 ARENA(1967872)
-#define v_g3_r2_sum ARENA(4131072)
+#define v_g3_r2_sum ARENA(11994112)
 #define v_g3_s_const CONST(30553344)
-#define v_g3_s ARENA(13375232)
-#define v_g3_a ARENA(13391872)
+#define v_g3_s ARENA(3299072)
+#define v_g3_a ARENA(3315712)
 #define v_l4_l2_c_sum_weights CONST(30553600)
 #define v_l4_l2_c_sum_merged ARENA(0)
-#define v_l4_f_sum_merged_parts ARENA(0)
 #define v_l4_d_0_const CONST(31471104)
-#define v_l4_d_0 ARENA(12622592)
-#define v_l4_c1_0_sum_weights CONST(31479296)
-#define v_l4_c1_0_sum_merged_parts ARENA(0)
-#define v_l4_c1_0_sum_merged ARENA(13024000)
-#define v_l4_c1_0_sum ARENA(401408)
-#define v_l4_c3_0_sum ARENA(426496)
+#define v_l4_d_0 ARENA(11576064)
+#define v_l4_c1_0_sum_lines CONST(31479296)
+#define v_l4_c1_0_sum_parts ARENA(0)
+#define v_l4_c1_0_sum ARENA(1605632)
+#define v_l4_c3_0_sum_lines CONST(38819328)
+#define v_l4_c3_0_sum_parts ARENA(0)
+#define v_l4_c3_0_sum ARENA(1630720)
 #define v_l4_c2_0_sum_weights CONST(46159360)
 #define v_l4_c2_0_sum_merged ARENA(0)
-#define v_l4_u_0 ARENA(451584)
+#define v_l4_u_0 ARENA(401408)
 #define v_l4_c1_1_sum_constant INIT(52901376)
 #define v_l4_c1_1_sum_of_constant CONST(47076864)
 #define v_l4_c1_1_sum_weight INIT(53302784)
 #define v_l4_c3_1_sum_weight INIT(53761536)
 #define v_l4_c1_1_sum_added_weights CONST(47101952)
 #define v_l4_c1_1_sum_added_merged ARENA(0)
-#define v_l4_c1_1_sum ARENA(476672)
+#define v_l4_c1_1_sum ARENA(426496)
 #define v_l4_c3_1_sum_of_constant CONST(48019456)
-#define v_l4_c3_1_sum ARENA(501760)
+#define v_l4_c3_1_sum ARENA(451584)
 #define v_l4_c2_1_sum_merged ARENA(0)
-#define v_l4_u_1 ARENA(401408)
+#define v_l4_u_1 ARENA(476672)
 #define v_l4_c1_2_sum_added_merged ARENA(0)
-#define v_l4_c1_2_sum ARENA(426496)
+#define v_l4_c1_2_sum ARENA(501760)
 #define v_l4_c3_2_sum ARENA(526848)
 #define v_l4_c2_2_sum_merged ARENA(0)
-#define v_l4_u_2 ARENA(476672)
+#define v_l4_u_2 ARENA(426496)
 #define v_l4_c1_3_sum_added_merged ARENA(0)
-#define v_l4_c1_3_sum ARENA(501760)
+#define v_l4_c1_3_sum ARENA(451584)
 #define v_l4_c3_3_sum ARENA(551936)
 #define v_l4_c2_3_sum_merged ARENA(0)
-#define v_l4_u_3 ARENA(426496)
+#define v_l4_u_3 ARENA(501760)
 #define v_l4_c1_4_sum_added_merged ARENA(0)
 #define v_l4_c2_4_sum_merged ARENA(0)
 #define v_l4_f_4_sum_terms ARENA(351232)
@@ -562,7 +563,7 @@ const gcn_info *gcn_describe(void);
 #define v_l3_f_sum_weights CONST(52419328)
 #define v_l4_f_sum_weights CONST(54864640)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 64303360ull
+#define CONST_BYTES 64303872ull
 #define INIT_BYTES 54220288ull
 #define v_arrived CONST_OF(unsigned, 64301824)
 
@@ -951,8 +952,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -963,41 +965,109 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
 }
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -1667,14 +1737,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_ae38b8dd(const float 
 // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
 // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
 // p0: l2.0.a.c.k, p1: l2, p2: l2.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_82a379c2(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+static __global__ void CLUSTER(4) k_product_b00d485f(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 16u;
+    const unsigned n0 = id / 4u % 13u * 64u, m0 = id / 52u % 2u * 64u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1682,20 +1752,30 @@ static __global__ void __launch_bounds__(256, 2) k_product_82a379c2(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 32768>(a), moving<3136, 50176>(b), next_early,
-        acc);
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 128u;
+    tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<3136,
+        50176>(b), next_early, acc);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + v0),
+                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
         }
     }
+    shares.end();
 }
 
 // by merging: batched
@@ -1981,8 +2061,8 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 // by merging: shared input
 // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
 // p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void __launch_bounds__(256, 1) k_product_f0808ae4(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+static __global__ void CLUSTER(2) k_product_aa1bde47(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 2u % 9u * 96u, m0 = id / 18u % 21u * 64u;
@@ -2000,19 +2080,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_f0808ae4(const float 
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<3136,
         128>(b), next_early, acc);
-    leave_part<2, 2>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
-    add_parts<2, 2>(acc, parts);
+    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 12, j = e % 12;
         const int i0 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i0 < 1312 && i2 < 784) {
-            *reinterpret_cast<float4 *>(&y[i0 * 784 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i0 * 784 + i2]) = make_float4(sum[s], sum[s + 1],
+                sum[s + 2], sum[s + 3]);
         }
     }
+    shares.end();
 }
 
 // by merging: shared input
@@ -2334,8 +2420,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_b3ba0353(const float 
 // by merging: shared input
 // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
 // p0: l3.c1.0.sum.weights, p1: l3.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_43fe1533(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+static __global__ void CLUSTER(2) k_product_dde791c2(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 2u % 7u * 32u, m0 = id / 14u % 27u * 32u;
@@ -2353,19 +2439,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_43fe1533(const float 
     const unsigned part = blockIdx.x % 2, from = part * 512u;
     tile.multiply<true, false, 1>(from, min(from + 512u, 1024u), moving<4, 131072>(a), moving<784,
         25088>(b), next_early, acc);
-    leave_part<2, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
-    add_parts<2, 1>(acc, parts);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i0 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i0 < 850 && i2 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 196 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i0 * 196 + i2]) = make_float4(sum[s], sum[s + 1],
+                sum[s + 2], sum[s + 3]);
         }
     }
+    shares.end();
 }
 
 // by merging: shared input
@@ -3197,38 +3289,152 @@ static __global__ void __launch_bounds__(256) k_siblings_9451c992(const float *p
     part_row_970e2a4c(p2, p3, p4, y1, id);
 }
 
-// by merging: sum of products; summation splitting (parts)
-// l4.f.sum.merged.parts[i0,0,i2,i3,i4] = sum(r0) l4.m.joined[0,144*i0+r0,2*i3,2*i4] *
-//     l4.f.sum.weights[i2,144*i0+r0] where i0 in 0:8, i3 in 0:7, i4 in 0:7, r0 in 0:144
-// p0: l4.f.sum.weights, p1: l4.m.joined
-static __global__ void __launch_bounds__(256, 1) k_product_b2813d64(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+// by merging: sum of products
+// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
+//     where i2 in 0:7, i3 in 0:7
+// by merging: sum of products
+// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
+// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
+static __global__ void CLUSTER(4) k_product_5d40a1ab(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 32u * 64u;
-    const int i0 = (int)(id / 32u % 8u);
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[i0 * 294912 + r0 * 2048 + i2]);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 288u;
+    tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
+        moving<784, 3136>(b), next_early, acc);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = sum[s] + p2[i1];
+        }
+    }
+    shares.end();
+}
+
+// by summation splitting (parts)
+// l4.c3.0.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1) l4.d.0[0,32*i0+r0,i3,i4+r1-3] *
+//     l4.c3.0.sum.lines[i2,r1,32*i0+r0] where i0 in 0:64, i4 in 0:7, r0 in 0:32, pad l4.d.0 0
+// p0: l4.c3.0.sum.lines, p1: l4.d.0
+static __global__ void __launch_bounds__(256, 1) k_product_f4bed2ff(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 2u * 64u;
+    const int i0 = (int)(id / 2u % 64u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r1 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 14336 + r1 * 2048 + i0 * 32 + r0]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 28224 + r0 * 196 + i3 * 28 + i4 * 2], n < 49u);
+        const int r1 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i4 + r1 - 3;
+        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + i3 * 7 + t0], n < 49u && (unsigned)t0 < 7u);
     };
-    float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 144u, moving<8192, 131072>(a), moving<784, 3136>(b),
-        next_early, acc);
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 224u, spaced<1835008>(a), spaced<784>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 49) {
-            y[i0 * 100352 + i2 * 49 + i4] = acc[i][j];
+            y[i0 * 6272 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c3.0.sum.parts[r0,0,i1,i2,i3]
+static __global__ void __launch_bounds__(256) k_reduce_56aa969d(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 6272u ? column : 6272u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)id;
+    float acc = 0.f;
+    const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 6272 + i3];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 6272u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i3] = acc;
+    }
+}
+
+// by summation splitting (parts)
+// l4.c1.0.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1) l4.d.0[0,32*i0+r0,i3+r1-3,i4] *
+//     l4.c1.0.sum.lines[i2,r1,32*i0+r0] where i0 in 0:64, i3 in 0:7, r0 in 0:32, pad l4.d.0 0
+// p0: l4.c1.0.sum.lines, p1: l4.d.0
+static __global__ void __launch_bounds__(256, 1) k_product_e4ad55a4(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 2u * 64u;
+    const int i0 = (int)(id / 2u % 64u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r1 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 14336 + r1 * 2048 + i0 * 32 + r0]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r1 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 3;
+        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + i4], n < 49u && (unsigned)t0 < 7u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 224u, spaced<1835008>(a), spaced<784>(b), next_early, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 6272 + i2 * 49 + i4] = acc[i][j];
         }
     }
 }
@@ -3261,28 +3467,22 @@ static __device__ __forceinline__ void part_reduce_180365d8(const float *p0,
     }
 }
 
-// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.f.sum.merged.parts[r0,0,i1,i2,i3]
-// by merging: sum of products
-// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
-// p0: l4.f.sum.merged.parts, p1: l4.d.0.const
-static __device__ __forceinline__ void part_reduce_435d4bf8(const float *p0,
+// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.0.sum, p1: l4.b1
+static __device__ __forceinline__ void part_map_1e38d285(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 100352 + i1 * 49 + i3];
-    }
-    y[i1 * 49 + i3] = acc + p1[i1];
+    y[i1 * 49 + i3] = relu(p0[i1 * 49 + i3] + p1[i1]);
 }
 
-// side by side: g3.s, l4.d.0
-// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const, p4: l4.f.sum.merged.parts,
-//     p5: l4.d.0.const
-static __global__ void __launch_bounds__(256) k_siblings_d4ecb7a5(const float *p0,
+// side by side: g3.s, l4.t1.0, l4.t3.0
+// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const, p4: l4.c1.0.sum, p5: l4.b1,
+//     p6: l4.c3.0.sum, p7: l4.b3
+static __global__ void __launch_bounds__(256) k_siblings_25095d3c(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3, const float *p4,
-    const float *__restrict__ p5, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
+    const float *__restrict__ p5, const float *p6, const float *__restrict__ p7,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id < 131840u) {
@@ -3290,7 +3490,12 @@ static __global__ void __launch_bounds__(256) k_siblings_d4ecb7a5(const float *p
         return;
     }
     id -= 131840u;
-    part_reduce_435d4bf8(p4, p5, y1, id);
+    if (id < 6400u) {
+        if (id < 6272u) part_map_1e38d285(p4, p5, y1, id);
+        return;
+    }
+    id -= 6400u;
+    if (id < 6272u) part_map_1e38d285(p6, p7, y2, id);
 }
 
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
@@ -3334,159 +3539,6 @@ static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
         }
         y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
     }
-}
-
-// by merging: shared input; summation splitting (parts)
-// l4.c1.0.sum.merged.parts[i0,i1,i2,i3] = sum(r0) l4.d.0[0,64*i0+r0,i2,i3] *
-//     l4.c1.0.sum.weights[i1,64*i0+r0] where i0 in 0:32, r0 in 0:64
-// p0: l4.c1.0.sum.weights, p1: l4.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_4b7f3b31(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 28u * 64u;
-    const int i0 = (int)(id / 28u % 32u);
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 2048 + i0 * 64 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 3136 + r0 * 49 + i3], i3 < 49);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 49) {
-            y[i0 * 87808 + i1 * 49 + i3] = acc[i][j];
-        }
-    }
-}
-
-// l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.c1.0.sum.merged.parts[r0,i0,i1,i2]
-static __global__ void __launch_bounds__(64) k_reduce_4e7edd55(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 21952u) return;
-    const int i2 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-    for (int r0 = 0; r0 < 32; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 87808 + i2]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(&y[i2]) = make_float4(acc0, acc1, acc2, acc3);
-}
-
-// by merging: shared input
-// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128,
-//     i2 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_d6e15ae0(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
-}
-
-// by merging: shared input
-// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128,
-//     i2 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b1
-static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
-}
-
-// by merging: shared input
-// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
-//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_332a84b5(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
-}
-
-// by merging: shared input
-// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
-//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b3
-static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
-}
-
-// side by side: l4.c1.0.sum, l4.t1.0, l4.c3.0.sum, l4.t3.0
-// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 6272u) {
-        part_reduce_d6e15ae0(p0, y, id);
-        return;
-    }
-    id -= 6272u;
-    if (id < 6272u) {
-        part_reduce_50f4c749(p0, p1, y1, id);
-        return;
-    }
-    id -= 6272u;
-    if (id < 6272u) {
-        part_reduce_332a84b5(p0, y2, id);
-        return;
-    }
-    id -= 6272u;
-    part_reduce_9976e07b(p0, p2, y3, id);
 }
 
 // by merging: batched
@@ -5018,24 +5070,6 @@ static __global__ void __launch_bounds__(64) k_map_920bb606(const float *__restr
         v0.w + v1.w);
 }
 
-// by merging: laid side by side
-// l4.c1.0.sum.weights[i0,i1] = l4.k3[i0/7-128,i1,0,i0%7] * [i0 >= 896] + l4.k1[i0/7,i1,i0%7,0] *
-//     [i0 <= 895] where i0 in 0:1792, pad l4.k1 0, pad l4.k3 0
-// p0: l4.k1, p1: l4.k3
-static __global__ void __launch_bounds__(256) k_map_ffff81ac(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 3670016u) return;
-    const int i1 = (int)(id % 2048u);
-    const int i0 = (int)(id / 2048u);
-    const int t0 = i0 / 7;
-    const int t1 = i0 % 7;
-    const float v0 = i0 < 896 ? (t0 < 128 ? p0[t0 * 14336 + i1 * 7 + t1] : 0.f) : 0.f;
-    const float v1 = i0 >= 896 ? (t0 >= 128 ? p1[t0 * 14336 + i1 * 7 + t1 - 1835008] : 0.f) : 0.f;
-    y[i0 * 2048 + i1] = v0 + v1;
-}
-
 // by distribution over a sum
 // l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
 //     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
@@ -5315,8 +5349,12 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
         v_l4_f_sum_weights));
     CALL(launch(m, ALONE, k_map_920bb606, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
-    CALL(launch(m, ALONE, k_map_ffff81ac, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
-        v_l4_k3, v_l4_c1_0_sum_weights));
+    // l4.c1.0.sum.lines[i0,i1,i2] = l4.k1[i0,i2,i1,0]
+    CALL(launch(m, ALONE, k_relay_6b411249, "l4.c1.0.sum.lines", 7168, 256, stream, relay{3, 0,
+        {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}}, v_l4_k1, v_l4_c1_0_sum_lines));
+    // l4.c3.0.sum.lines[i0,i1,i2] = l4.k3[i0,i2,0,i1]
+    CALL(launch(m, ALONE, k_relay_6b411249, "l4.c3.0.sum.lines", 7168, 256, stream, relay{3, 0,
+        {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}}, v_l4_k3, v_l4_c3_0_sum_lines));
     return 0;
 }
 
@@ -5392,7 +5430,7 @@ static int check_device(gcn *m) {
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 1536ull, 0, 1536ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2048ull, 0, 2048ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -5673,8 +5711,8 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
 static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, FIRST, k_product_82a379c2, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
-        v_l2_0_a_c_b, v_l2_0_a));
+    CALL(launch(m, FIRST, k_product_b00d485f, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
+        v_l2_0_a_c_b, v_l2_0_a, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
     CALL(launch(m, LAST, k_product_4cf78933, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
@@ -5685,8 +5723,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_0_b_c_b, v_l2_0_b));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b, v_l2,
         v_l2_0_c_b, v_l2_0));
-    CALL(launch(m, FIRST, k_product_82a379c2, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
-        v_l2_1_a_c_b, v_l2_1_a));
+    CALL(launch(m, FIRST, k_product_b00d485f, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
+        v_l2_1_a_c_b, v_l2_1_a, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
     CALL(launch(m, FIRST, k_product_cae000ab, "l2.1.b.c.sum.product", 288, 256, stream,
@@ -5695,8 +5733,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_1_b_c_b, v_l2_1_b));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
         v_l2_0, v_l2_1_c_b, v_l2_1));
-    CALL(launch(m, FIRST, k_product_82a379c2, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
-        v_l2_2_a_c_b, v_l2_2_a));
+    CALL(launch(m, FIRST, k_product_b00d485f, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
+        v_l2_2_a_c_b, v_l2_2_a, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
     CALL(launch(m, FIRST, k_product_cae000ab, "l2.2.b.c.sum.product", 288, 256, stream,
@@ -5705,9 +5743,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_2_b_c_b, v_l2_2_b));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
         v_l2_1, v_l2_2_c_b, v_l3_m_joined + 66640));
-    CALL(launch(m, FIRST, k_product_f0808ae4, "g2.l1.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_aa1bde47, "g2.l1.sum.merged", 378, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged, (float4 *)v_workspace,
-        v_arrived + 0));
+        v_arrived + 78));
     CALL(launch(m, MIDDLE, k_siblings_2a694436, "g2.l1", 520, 128, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_r1_b, v_l3_l1_c_b, v_l3_r1_c_b, v_g2_l1_joined, v_g2_l1_joined + 16464,
         v_l3_l1_joined, v_l3_l1_joined + 66640));
@@ -5719,9 +5757,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_g2_s_const, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_s, v_l3_m_joined));
     CALL(launch(m, ALONE, k_product_b3ba0353, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
-    CALL(launch(m, FIRST, k_product_43fe1533, "l3.c1.0.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_dde791c2, "l3.c1.0.sum.merged", 378, 256, stream,
         v_l3_c1_0_sum_weights, v_l3_d_0, v_l3_c1_0_sum_merged, (float4 *)v_workspace,
-        v_arrived + 189));
+        v_arrived + 267));
     CALL(launch(m, MIDDLE, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream,
         v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_l3_c1_0_sum, v_l3_t1_0_joined, v_l3_c3_0_sum,
         v_l3_t1_0_joined + 16660));
@@ -5790,19 +5828,21 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_l2_c_sum_weights, v_l4_l1_joined, v_l4_l2_c_sum_merged));
     CALL(launch(m, LAST, k_siblings_9451c992, "g3.r2.sum", 613, 256, stream, v_g3_r1, v_g3_r2_k,
         v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_b, v_g3_r2_sum, v_l4_m_joined));
-    CALL(launch(m, FIRST, k_product_b2813d64, "l4.f.sum.merged.parts", 256, 256, stream,
-        v_l4_f_sum_weights, v_l4_m_joined, v_l4_f_sum_merged_parts));
-    CALL(launch(m, MIDDLE, k_siblings_d4ecb7a5, "g3.s", 907, 256, stream, v_g3_l1, v_g3_l2_k,
-        v_g3_r2_sum, v_g3_s_const, v_l4_f_sum_merged_parts, v_l4_d_0_const, v_g3_s, v_l4_d_0));
+    CALL(launch(m, ALONE, k_product_5d40a1ab, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+        v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 456));
+    CALL(launch(m, FIRST, k_product_f4bed2ff, "l4.c3.0.sum.parts", 128, 256, stream,
+        v_l4_c3_0_sum_lines, v_l4_d_0, v_l4_c3_0_sum_parts));
+    CALL(launch(m, LAST, k_reduce_56aa969d, "l4.c3.0.sum", 196, dim3(32, 8), stream,
+        v_l4_c3_0_sum_parts, v_l4_c3_0_sum));
+    CALL(launch(m, FIRST, k_product_e4ad55a4, "l4.c1.0.sum.parts", 128, 256, stream,
+        v_l4_c1_0_sum_lines, v_l4_d_0, v_l4_c1_0_sum_parts));
+    CALL(launch(m, MIDDLE, k_reduce_56aa969d, "l4.c1.0.sum", 196, dim3(32, 8), stream,
+        v_l4_c1_0_sum_parts, v_l4_c1_0_sum));
+    CALL(launch(m, MIDDLE, k_siblings_25095d3c, "g3.s", 565, 256, stream, v_g3_l1, v_g3_l2_k,
+        v_g3_r2_sum, v_g3_s_const, v_l4_c1_0_sum, v_l4_b1, v_l4_c3_0_sum, v_l4_b3, v_g3_s,
+        v_l4_t1_0_joined, v_l4_t1_0_joined + 6272));
     CALL(launch(m, MIDDLE, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
-    CALL(launch(m, MIDDLE, k_product_4b7f3b31, "l4.c1.0.sum.merged.parts", 896, 256, stream,
-        v_l4_c1_0_sum_weights, v_l4_d_0, v_l4_c1_0_sum_merged_parts));
-    CALL(launch(m, MIDDLE, k_reduce_4e7edd55, "l4.c1.0.sum.merged", 343, 64, stream,
-        v_l4_c1_0_sum_merged_parts, v_l4_c1_0_sum_merged));
-    CALL(launch(m, MIDDLE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream,
-        v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
-        v_l4_t1_0_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.0.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_0_joined, v_l4_c2_0_sum_merged));
     CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
@@ -6194,6 +6234,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    64303360ull, 139597568ull, 0xe4a54419c106ca07ull};
+    64303872ull, 139598080ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -7,15 +7,16 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 608 kB (workspace 512 kB of it), constants 11 MB, peak in create 21 MB
-// plan      6 steps, 15.5 us estimated; 25.8 us without derivation
+// memory    arena 2112 kB (workspace 64 kB of it), constants 11 MB, peak in create 23 MB
+// plan      7 steps, 15.4 us estimated; 25.8 us without derivation
 // libraries none
-// by        sums of one term 1, one-point rule by phases 3, summation splitting 1
+// by        sums of one term 1, one-point rule by phases 2, summation splitting 2
 //     1.7 us est. r1                       k_reduce_0f9a92ee
 //     3.7 us est. r2.split                 k_reduce_aa11a52e, in 4 parts
 //     2.6 us est. c3.phases.parts          k_product_208b1b79
 //     1.5 us est. r3.split                 k_reduce_05b55c0b
-//     3.9 us est. r4.split                 k_product_1702b865, in 8 parts
+//     2.2 us est. c4.phases.parts          k_product_d04e20c8
+//     1.7 us est. r4.split                 k_reduce_2305e1bf
 //     2.1 us est. y.split                  k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -26,7 +27,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define INFOGAN_ARENA_BYTES 622592ull
+#define INFOGAN_ARENA_BYTES 2162688ull
 #define INFOGAN_WEIGHT_BYTES 11608320ull
 
 #ifdef __cplusplus
@@ -100,17 +101,18 @@ const infogan_info *infogan_describe(void);
 #define v_k3 INIT(7340032)
 #define v_k4 INIT(9437184)
 #define v_k5 INIT(9961472)
-#define v_r3 ARENA(589824)
+#define v_r3 ARENA(2097152)
 #define v_r2 ARENA(524288)
-#define v_r1 ARENA(540672)
+#define v_r1 ARENA(65536)
 #define v_c3_phases_lines CONST(1634304)
 #define v_c5_taps CONST(3731456)
 #define v_c2_taps CONST(3743744)
 #define v_c3_phases_parts ARENA(0)
-#define v_r4 ARENA(524288)
+#define v_r4 ARENA(2097152)
+#define v_c4_phases_parts ARENA(0)
 #define v_c4_phases_lines CONST(11083776)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 11624704ull
+#define CONST_BYTES 11624448ull
 #define INIT_BYTES 9973760ull
 #define v_arrived CONST_OF(unsigned, 11608064)
 
@@ -165,36 +167,6 @@ struct spaced_load {
 };
 template <unsigned APART, typename L>
 static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
-    return {load};
-}
-
-// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
-// load says where.
-template <unsigned BYTES, unsigned APART, typename L>
-struct moving_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
-        const auto v = load(e);
-        return {moved(v.from, size_t(k0) * BYTES), v.inside};
-    }
-};
-template <unsigned BYTES, unsigned APART, typename L>
-static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
-    return {load};
-}
-
-// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
-// behind them; a thread's in one step lie APART bytes from each other.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
     return {load};
 }
 
@@ -265,45 +237,6 @@ struct load_places {
     }
     // To the step from term k0 on.
     __device__ __forceinline__ void move(const L &, unsigned) {}
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
-struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
-    typedef moving_load<BYTES, APART, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
-        if (!APART) return at[i];
-        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
-    }
-    // Into what is zero at first.
-    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
-        const fetched<V> found = get(load, i, 0u);
-        if (found.inside) v = *found.from;
-    }
-    __device__ __forceinline__ void move(const load_type &, unsigned) {
-#pragma unroll
-        for (unsigned i = 0; i < (APART ? 1u : N); i++)
-            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
-    }
 };
 
 // Makes a number known before a loop, where the compiler would make it anew in every turn.
@@ -512,8 +445,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -522,42 +456,6 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
         __threadfence();
     }
     return __syncthreads_or(last) != 0;
-}
-
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
-#pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4];
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
-    }
-}
-
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
-#pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
-#pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
-        }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
-    }
 }
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
@@ -731,51 +629,84 @@ static __global__ void __launch_bounds__(64) k_reduce_05b55c0b(const float *p0,
     y[i1] = relu(acc);
 }
 
-// by one-point rule by phases
-// c4.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r3[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
-//     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
-// r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
+// by one-point rule by phases; summation splitting (parts)
+// c4.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) r3[0,4*i0+r0,i1+i4+r1-1,i2+i5+r2-1] *
+//     c4.phases.lines[i1,i2,i3,r1,r2,4*i0+r0] where i0 in 0:32, i4 in 0:8, i5 in 0:8, r0 in 0:4,
+//     pad r3 0
 // p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_1702b865(const float *p0,
-    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+static __global__ void __launch_bounds__(256, 1) k_product_d04e20c8(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 8u % 4u * 16u;
-    const int i1 = (int)(id / 32u % 2u);
-    const int i0 = (int)(id / 64u % 2u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 16u;
-        const int i4 = (int)(m % 8u);
-        const int i3 = (int)(m / 8u);
-        const int r2 = (int)(k0 / 128u % 2u);
-        const int r1 = (int)(k0 / 128u / 2u);
-        const int r0 = (int)(k0 % 128u + e / 16u);
-        const int t0 = i0 + i3 + r1 - 1;
-        const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 64 + t0 * 8 + t1], (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+    const unsigned n0 = 0u, m0 = 0u;
+    const int i2 = (int)(id % 2u);
+    const int i1 = (int)(id / 2u % 2u);
+    const int i0 = (int)(id / 4u % 32u);
+    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
+    // have an end; behind the last term none is inside.
+    __shared__ int4 taps[16];
+    for (unsigned k = threadIdx.x; k < 16u; k += 256u) {
+        const int r0 = (int)(k % 4u);
+        const int r2 = (int)(k / 4u % 2u);
+        const int r1 = (int)(k / 8u);
+        taps[k] = make_int4(r0 * 64 + r1 * 8 + r2 - 9, r1 - 1, r2 - 1, 0);
+    }
+    __syncthreads();
+    const auto a = [&](unsigned e, const int4 &tap) {
+        const unsigned m = m0 + e % 64u;
+        const int i5 = (int)(m % 8u);
+        const int i4 = (int)(m / 8u);
+        const int t0 = i1 + i4 + tap.y;
+        const int t1 = i2 + i5 + tap.z;
+        return fetch<float>(&p0[i0 * 256 + i1 * 8 + i4 * 8 + i2 + i5 + tap.x],
+            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 256 + i0 * 128 + i1 * 64 + i2]);
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const unsigned k = k0 + e / 16u;
+        const int r0 = (int)(k % 4u);
+        const int r2 = (int)(k / 4u);
+        return fetch<float4>(&p1[r2 * 32768 + i0 * 1024 + r0 * 256 + i1 * 128 + i2 * 64 + i3]);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 8, from = part * 64u;
-    tile.multiply<false, false, 2>(from, min(from + 64u, 512u), turning<256, 4096, 128>(a),
-        moving<1024, 16384>(b), next_early, acc);
-    leave_part<8, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
-    add_parts<8, 1>(acc, parts);
+    tile.multiply<false, false, 2>(0u, 16u, tapped<64, 4>(a, taps), b, next_early, acc);
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const unsigned m = m0 + tile.row(i);
-        const int i4 = (int)(m % 8u);
-        const int i3 = (int)(m / 8u);
-        const int i2 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i3 * 2048 + i0 * 1024 + i4 * 128 + i1 * 64
-            + i2]) = make_float4(relu(acc[i][j]), relu(acc[i][j + 1]), relu(acc[i][j + 2]),
-            relu(acc[i][j + 3]));
+        const int i5 = (int)(m % 8u);
+        const int i4 = (int)(m / 8u);
+        const int i3 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 16384 + i4 * 2048 + i1 * 1024 + i5 * 128 + i2 * 64
+            + i3]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// c4.phases[i0,i1,i2,i3,i4] = sum(r0) c4.phases.parts[r0,i0,i1,i2,i3,i4]
+// r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
+static __global__ void __launch_bounds__(256) k_reduce_2305e1bf(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 16384u ? column : 16384u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i2 = (int)id;
+    float acc = 0.f;
+    const int ahead = 8;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 32u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 16384 + i2];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 16384u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i2] = relu(acc);
     }
 }
 
@@ -980,7 +911,7 @@ static int check_device(infogan *m) {
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 16640ull, 0, 16640ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 16384ull, 0, 16384ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -1060,9 +991,12 @@ static int steps(infogan *m, const void *const *in, void *const *out, cudaStream
     // r3.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, MIDDLE, k_reduce_05b55c0b, "r3.split", 128, 64, stream, v_c3_phases_parts,
         v_r3));
+    // c4.phases.parts stored as [i0,i4,i1,i5,i2,i3]
+    CALL(launch(m, MIDDLE, k_product_d04e20c8, "c4.phases.parts", 128, 256, stream, v_r3,
+        v_c4_phases_lines, v_c4_phases_parts));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_product_1702b865, "r4.split", 128, 256, stream, v_r3,
-        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 4096));
+    CALL(launch(m, MIDDLE, k_reduce_2305e1bf, "r4.split", 512, dim3(32, 8), stream,
+        v_c4_phases_parts, v_r4));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;
@@ -1190,6 +1124,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11624704ull, 22221056ull, 0x274286081a8138a1ull};
+    11624448ull, 23760896ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

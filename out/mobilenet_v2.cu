@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 5880 kB (workspace 504 kB of it), constants 13 MB, peak in create 28 MB
-// plan      56 steps, 146.0 us estimated; nothing derived is cheaper
+// plan      56 steps, 144.7 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 2
 //     2.8 us est. stem                     k_product_9ca88c05
@@ -22,48 +22,48 @@
 //     3.5 us est. b2.h.0                   k_product_a880da46
 //     2.8 us est. b3.h.e                   k_product_e49803e1
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.5 us est. b3.h                     k_product_71fb7366
+//     3.4 us est. b3.h                     k_product_1f943019, in 2 parts
 //     2.3 us est. b3.b.0.e                 k_product_0d706514
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     3.6 us est. b3.h.0                   k_product_8594bbbf
+//     3.4 us est. b3.h.0                   k_product_11a92039, in 2 parts
 //     2.3 us est. b3.b.1.e                 k_product_0d706514
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     3.6 us est. b3.h.1                   k_product_8594bbbf
+//     3.4 us est. b3.h.1                   k_product_11a92039, in 2 parts
 //     2.3 us est. b4.h.e                   k_product_0d706514
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
 //     2.3 us est. b4.b.0.e                 k_product_23eca22a
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     3.8 us est. b4.h.0                   k_product_50ba42a3, in 6 parts
+//     3.8 us est. b4.h.0                   k_product_5a4386fa, in 4 parts
 //     2.3 us est. b4.b.1.e                 k_product_23eca22a
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     3.8 us est. b4.h.1                   k_product_50ba42a3, in 6 parts
+//     3.8 us est. b4.h.1                   k_product_5a4386fa, in 4 parts
 //     2.3 us est. b4.b.2.e                 k_product_23eca22a
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     3.8 us est. b4.h.2                   k_product_50ba42a3, in 6 parts
+//     3.8 us est. b4.h.2                   k_product_5a4386fa, in 4 parts
 //     2.3 us est. b5.h.e                   k_product_23eca22a
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     3.9 us est. b5.h                     k_product_6b9e50d9, in 6 parts
+//     3.8 us est. b5.h                     k_product_4b00cbda, in 4 parts
 //     2.8 us est. b5.b.0.e                 k_product_228fcbea
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     4.2 us est. b5.h.0                   k_product_5cf6a64b, in 6 parts
+//     4.2 us est. b5.h.0                   k_product_1c6a7259, in 6 parts
 //     2.8 us est. b5.b.1.e                 k_product_228fcbea
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     4.2 us est. b5.h.1                   k_product_5cf6a64b, in 6 parts
+//     4.2 us est. b5.h.1                   k_product_1c6a7259, in 6 parts
 //     2.8 us est. b6.h.e                   k_product_228fcbea
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     4.2 us est. b6.h                     k_product_58f1c784, in 6 parts
-//     3.5 us est. b6.b.0.e                 k_product_6579e28a
+//     4.2 us est. b6.h                     k_product_ef4e4862, in 6 parts
+//     3.4 us est. b6.b.0.e                 k_product_38be2dcd, in 2 parts
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
 //     2.5 us est. b6.b.0.c.parts           k_product_5206ebe6
 //     1.7 us est. b6.h.0                   k_reduce_abcf1317
-//     3.5 us est. b6.b.1.e                 k_product_6579e28a
+//     3.4 us est. b6.b.1.e                 k_product_38be2dcd, in 2 parts
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
 //     2.5 us est. b6.b.1.c.parts           k_product_5206ebe6
 //     1.7 us est. b6.h.1                   k_reduce_abcf1317
-//     3.5 us est. b7.e                     k_product_6579e28a
+//     3.4 us est. b7.e                     k_product_38be2dcd, in 2 parts
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     5.0 us est. b7                       k_product_dc50c79a, in 6 parts
+//     5.0 us est. b7                       k_product_d5af07b4, in 6 parts
 //     5.2 us est. head                     k_product_237887f5
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
@@ -578,7 +578,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_b_0_e_n_s INIT(9084672)
 #define v_b6_b_0_e_n_c_scaled CONST(7877632)
 #define v_b6_b_0_e_n_t CONST(8492032)
-#define v_b6_b_0_e ARENA(0)
+#define v_b6_b_0_e ARENA(516096)
 #define v_b6_b_0_d_n_s INIT(9088512)
 #define v_b6_b_0_d_n_c_scaled CONST(8495872)
 #define v_b6_b_0_d_n_t CONST(8530432)
@@ -591,7 +591,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_b_1_e_n_s INIT(9093120)
 #define v_b6_b_1_e_n_c_scaled CONST(9149440)
 #define v_b6_b_1_e_n_t CONST(9763840)
-#define v_b6_b_1_e ARENA(0)
+#define v_b6_b_1_e ARENA(516096)
 #define v_b6_b_1_d_n_s INIT(9096960)
 #define v_b6_b_1_d_n_c_scaled CONST(9767680)
 #define v_b6_b_1_d_n_t CONST(9802240)
@@ -604,15 +604,15 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b7_e_n_s INIT(9101568)
 #define v_b7_e_n_c_scaled CONST(10421248)
 #define v_b7_e_n_t CONST(11035648)
-#define v_b7_e ARENA(0)
+#define v_b7_e ARENA(516096)
 #define v_b7_d_n_s INIT(9105408)
 #define v_b7_d_n_c_scaled CONST(11039488)
 #define v_b7_d_n_t CONST(11074048)
-#define v_b7_d ARENA(516096)
+#define v_b7_d ARENA(704256)
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11077888)
 #define v_b7_t CONST(12306688)
-#define v_b7 ARENA(704256)
+#define v_b7 ARENA(516096)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12307968)
 #define v_head_n_t CONST(13946368)
@@ -620,7 +620,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_f ARENA(250880)
 #define v_stem_n_c_scaled CONST(13951488)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 13955840ull
+#define CONST_BYTES 13956864ull
 #define INIT_BYTES 9115648ull
 #define v_arrived CONST_OF(unsigned, 13955072)
 
@@ -988,8 +988,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -1000,41 +1001,109 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
 }
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -1454,11 +1523,11 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
 // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
 // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
 // p0: b3.h.c.scaled, p1: b3.h.d, p2: b3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_71fb7366(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+static __global__ void CLUSTER(2) k_product_1f943019(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 25u * 32u, m0 = 0u;
+    const unsigned n0 = id / 2u % 25u * 32u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
@@ -1470,18 +1539,29 @@ static __global__ void __launch_bounds__(256, 2) k_product_71fb7366(const float 
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784 && r0 < 144);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<18432>(a), spaced<100352>(b), next_early, acc);
+    const unsigned part = blockIdx.x % 2, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 144u), spaced<18432>(a), spaced<100352>(b),
+        next_early, acc);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j] + v0,
-                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + v0,
+                sum[s + 1] + v0, sum[s + 2] + v0, sum[s + 3] + v0);
         }
     }
+    shares.end();
 }
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
@@ -1570,36 +1650,47 @@ static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
 // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
 // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
 // p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.h, p3: b3.b.0.t
-static __global__ void __launch_bounds__(256, 2) k_product_8594bbbf(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+static __global__ void CLUSTER(2) k_product_11a92039(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 2u * 16u;
+    const unsigned n0 = id / 2u % 25u * 32u, m0 = 0u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 192 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 192u, moving<4, 12288>(a), moving<3136, 50176>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 2, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 192u), moving<4, 24576>(a), moving<3136,
+        100352>(b), next_early, acc);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j] + v0.x + v1,
-                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + v0.x + v1,
+                sum[s + 1] + v0.y + v1, sum[s + 2] + v0.z + v1, sum[s + 3] + v0.w + v1);
         }
     }
+    shares.end();
 }
 
 // b4.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b4.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
@@ -1755,52 +1846,12 @@ static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
 // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
 // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
 // p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.h, p3: b4.b.0.t
-static __global__ void __launch_bounds__(256, 1) k_product_50ba42a3(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
-    unsigned *arrived, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 6u % 4u * 64u, m0 = id / 24u % 4u * 16u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p0[i1 * 384 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
-    };
-    float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 6, from = part * 64u;
-    tile.multiply<true, false, 1>(from, min(from + 64u, 384u), moving<4, 24576>(a), moving<784,
-        12544>(b), next_early, acc);
-    leave_part<6, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
-    add_parts<6, 1>(acc, parts);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0.x + v1,
-                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
-        }
-    }
-}
-
-// b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
-// b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
-// p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
-static __global__ void __launch_bounds__(256, 1) k_product_6b9e50d9(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+static __global__ void CLUSTER(4) k_product_5a4386fa(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 6u % 7u * 32u, m0 = id / 42u % 3u * 32u;
+    const unsigned n0 = id / 4u % 7u * 32u, m0 = id / 28u % 2u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
@@ -1812,23 +1863,74 @@ static __global__ void __launch_bounds__(256, 1) k_product_6b9e50d9(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 6, from = part * 64u;
-    tile.multiply<true, false, 1>(from, min(from + 64u, 384u), moving<4, 49152>(a), moving<784,
+    const unsigned part = blockIdx.x % 4, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 384u), moving<4, 49152>(a), moving<784,
         25088>(b), next_early, acc);
-    leave_part<6, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
-    add_parts<6, 1>(acc, parts);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0.x + v1,
+                sum[s + 1] + v0.y + v1, sum[s + 2] + v0.z + v1, sum[s + 3] + v0.w + v1);
+        }
+    }
+    shares.end();
+}
+
+// b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
+// b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
+// p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
+static __global__ void CLUSTER(4) k_product_4b00cbda(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 4u % 7u * 32u, m0 = id / 28u % 3u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 384 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 384u), moving<4, 49152>(a), moving<784,
+        25088>(b), next_early, acc);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0,
-                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0,
+                sum[s + 1] + v0, sum[s + 2] + v0, sum[s + 3] + v0);
         }
     }
+    shares.end();
 }
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
@@ -1912,7 +2014,7 @@ static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
 // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
 // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
 // p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.h, p3: b5.b.0.t
-static __global__ void __launch_bounds__(256, 1) k_product_5cf6a64b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1c6a7259(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1932,21 +2034,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_5cf6a64b(const float 
     const unsigned part = blockIdx.x % 6, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 576u), moving<4, 73728>(a), moving<784,
         25088>(b), next_early, acc);
-    leave_part<6, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
-    add_parts<6, 1>(acc, parts);
+    const parts_in_memory<6, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0.x + v1,
-                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0.x + v1,
+                sum[s + 1] + v0.y + v1, sum[s + 2] + v0.z + v1, sum[s + 3] + v0.w + v1);
         }
     }
+    shares.end();
 }
 
 // b6.h.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.h.e[0,i1,2*i2+r0-1,2*i3+r1-1] *
@@ -1978,7 +2086,7 @@ static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
 // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
 // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
 // p0: b6.h.c.scaled, p1: b6.h.d, p2: b6.h.t
-static __global__ void __launch_bounds__(256, 1) k_product_58f1c784(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ef4e4862(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -1998,28 +2106,34 @@ static __global__ void __launch_bounds__(256, 1) k_product_58f1c784(const float 
     const unsigned part = blockIdx.x % 6, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 576u), moving<4, 73728>(a), moving<196,
         1568>(b), next_early, acc);
-    leave_part<6, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
-    add_parts<6, 1>(acc, parts);
+    const parts_in_memory<6, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
+            y[i1 * 49 + i3] = sum[s] + p2[i1];
         }
     }
+    shares.end();
 }
 
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_6579e28a(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+static __global__ void CLUSTER(2) k_product_38be2dcd(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
+    const unsigned n0 = id / 2u % 2u * 32u, m0 = id / 4u % 30u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
@@ -2031,17 +2145,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_6579e28a(const float 
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 160u, moving<4, 20480>(a), moving<196, 1568>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 2, from = part * 96u;
+    tile.multiply<true, false, 1>(from, min(from + 96u, 160u), moving<4, 20480>(a), moving<196,
+        1568>(b), next_early, acc);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = fminf(fmaxf(acc[i][j] + p2[i1], 0.f), 6.f);
+            y[i1 * 49 + i3] = fminf(fmaxf(sum[s] + p2[i1], 0.f), 6.f);
         }
     }
+    shares.end();
 }
 
 // b6.b.0.d.n.c[0,i1,i2,i3] = sum(r0,r1) b6.b.0.e[0,i1,i2+r0-1,i3+r1-1] *
@@ -2138,7 +2262,7 @@ static __global__ void __launch_bounds__(256) k_reduce_abcf1317(const float *p0,
 // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
 // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
 // p0: b7.c.scaled, p1: b7.d, p2: b7.t
-static __global__ void __launch_bounds__(256, 1) k_product_dc50c79a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d5af07b4(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2158,18 +2282,24 @@ static __global__ void __launch_bounds__(256, 1) k_product_dc50c79a(const float 
     const unsigned part = blockIdx.x % 6, from = part * 160u;
     tile.multiply<true, false, 1>(from, min(from + 160u, 960u), moving<4, 122880>(a), moving<196,
         1568>(b), next_early, acc);
-    leave_part<6, 1>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 6, 6)) return;
-    add_parts<6, 1>(acc, parts);
+    const parts_in_memory<6, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
+            y[i1 * 49 + i3] = sum[s] + p2[i1];
         }
     }
+    shares.end();
 }
 
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
@@ -3543,7 +3673,8 @@ static int check_device(mobilenet_v2 *m) {
 static int upload(mobilenet_v2 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 768ull, 0, 768ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 1792ull, 0, 1792ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -3894,20 +4025,20 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, MIDDLE, k_product_71fb7366, "b3.h", 25, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
-        v_b3_h_t, v_b3_h));
+    CALL(launch(m, MIDDLE, k_product_1f943019, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
+        v_b3_h_t, v_b3_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_8594bbbf, "b3.h.0", 26, 256, stream, v_b3_b_0_c_scaled,
-        v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0));
+    CALL(launch(m, MIDDLE, k_product_11a92039, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
+        v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0, (float4 *)v_workspace, v_arrived + 25));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_8594bbbf, "b3.h.1", 26, 256, stream, v_b3_b_1_c_scaled,
-        v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1));
+    CALL(launch(m, MIDDLE, k_product_11a92039, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
+        v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1, (float4 *)v_workspace, v_arrived + 50));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, MIDDLE, k_reduce_0994697e, "b4.h.d", 294, 64, stream, v_b4_h_e,
@@ -3918,26 +4049,26 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.0", 96, 256, stream, v_b4_b_0_c_scaled,
-        v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, MIDDLE, k_product_5a4386fa, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
+        v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 75));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.1", 96, 256, stream, v_b4_b_1_c_scaled,
-        v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 16));
+    CALL(launch(m, MIDDLE, k_product_5a4386fa, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
+        v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 89));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, MIDDLE, k_product_50ba42a3, "b4.h.2", 96, 256, stream, v_b4_b_2_c_scaled,
-        v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 32));
+    CALL(launch(m, MIDDLE, k_product_5a4386fa, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
+        v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 103));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    CALL(launch(m, MIDDLE, k_product_6b9e50d9, "b5.h", 126, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
-        v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 48));
+    CALL(launch(m, MIDDLE, k_product_4b00cbda, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+        v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 117));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
@@ -3948,42 +4079,42 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_product_5cf6a64b, "b5.h.0", 126, 256, stream, v_b5_b_0_c_scaled,
-        v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 69));
+    CALL(launch(m, MIDDLE, k_product_1c6a7259, "b5.h.0", 126, 256, stream, v_b5_b_0_c_scaled,
+        v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 138));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_5cf6a64b, "b5.h.1", 126, 256, stream, v_b5_b_1_c_scaled,
-        v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 90));
+    CALL(launch(m, MIDDLE, k_product_1c6a7259, "b5.h.1", 126, 256, stream, v_b5_b_1_c_scaled,
+        v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 159));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, MIDDLE, k_product_58f1c784, "b6.h", 60, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
-        v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 111));
-    CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
-        v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
+    CALL(launch(m, MIDDLE, k_product_ef4e4862, "b6.h", 60, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+        v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 180));
+    CALL(launch(m, MIDDLE, k_product_38be2dcd, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
+        v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e, (float4 *)v_workspace, v_arrived + 190));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     CALL(launch(m, MIDDLE, k_product_5206ebe6, "b6.b.0.c.parts", 192, 256, stream,
         v_b6_b_0_c_scaled, v_b6_b_0_d, v_b6_b_0_c_parts));
     CALL(launch(m, MIDDLE, k_reduce_abcf1317, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
         v_b6_h, v_b6_b_0_t, v_b6_h_0));
-    CALL(launch(m, MIDDLE, k_product_6579e28a, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
-        v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
+    CALL(launch(m, MIDDLE, k_product_38be2dcd, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
+        v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e, (float4 *)v_workspace, v_arrived + 250));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     CALL(launch(m, MIDDLE, k_product_5206ebe6, "b6.b.1.c.parts", 192, 256, stream,
         v_b6_b_1_c_scaled, v_b6_b_1_d, v_b6_b_1_c_parts));
     CALL(launch(m, MIDDLE, k_reduce_abcf1317, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
         v_b6_h_0, v_b6_b_1_t, v_b6_h_1));
-    CALL(launch(m, MIDDLE, k_product_6579e28a, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled, v_b6_h_1,
-        v_b7_e_n_t, v_b7_e));
+    CALL(launch(m, MIDDLE, k_product_38be2dcd, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
+        v_b6_h_1, v_b7_e_n_t, v_b7_e, (float4 *)v_workspace, v_arrived + 310));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    CALL(launch(m, ALONE, k_product_dc50c79a, "b7", 120, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
-        v_b7, (float4 *)v_workspace, v_arrived + 121));
+    CALL(launch(m, ALONE, k_product_d5af07b4, "b7", 120, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
+        v_b7, (float4 *)v_workspace, v_arrived + 370));
     CALL(launch(m, FIRST, k_product_237887f5, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));
@@ -4377,6 +4508,6 @@ static const mobilenet_v2_tensor info_weights[] = {
 static const mobilenet_v2_info info = {
     "mobilenet_v2", 1, 1, 262, info_inputs, info_outputs, info_weights,
     MOBILENET_V2_ARENA_BYTES, MOBILENET_V2_WEIGHT_BYTES,
-    13955840ull, 29092608ull, 0x16975c11f0afd9fcull};
+    13956864ull, 29093632ull, 0x16975c11f0afd9fcull};
 
 const mobilenet_v2_info *mobilenet_v2_describe(void) { return &info; }

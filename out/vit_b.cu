@@ -16,59 +16,59 @@
 //     4.5 us est. h                        k_stitch_24f0828b
 //    24.5 us est. a.0.t.split              k_product_7f3114ac
 //     9.0 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.0                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.0                      k_product_dab04def
-//    32.8 us est. h.0                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.0                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.1.t.split              k_product_7f3114ac
 //     9.0 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.1                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.1                      k_product_dab04def
-//    32.8 us est. h.1                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.1                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.2.t.split              k_product_7f3114ac
 //     9.0 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.2                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.2                      k_product_dab04def
-//    32.8 us est. h.2                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.2                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.3.t.split              k_product_7f3114ac
 //     9.0 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.3                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.3                      k_product_dab04def
-//    32.8 us est. h.3                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.3                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.4.t.split              k_product_7f3114ac
 //     9.0 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.4                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.4                      k_product_dab04def
-//    32.8 us est. h.4                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.4                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.5.t.split              k_product_7f3114ac
 //     9.0 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.5                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.5                      k_product_dab04def
-//    32.8 us est. h.5                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.5                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.6.t.split              k_product_7f3114ac
 //     9.0 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.6                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.6                      k_product_dab04def
-//    32.8 us est. h.6                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.6                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.7.t.split              k_product_7f3114ac
 //     9.0 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.7                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.7                      k_product_dab04def
-//    32.8 us est. h.7                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.7                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.8.t.split              k_product_7f3114ac
 //     9.0 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.8                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.8                      k_product_dab04def
-//    32.8 us est. h.8                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.8                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.9.t.split              k_product_7f3114ac
 //     9.0 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9                      k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.9                      k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.9                      k_product_dab04def
-//    32.8 us est. h.9                      k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.9                      k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.10.t.split             k_product_7f3114ac
 //     9.0 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10                     k_product_a6dd6f7f, in 3 parts
+//    11.0 us est. r.10                     k_product_f1ca89a5, in 3 parts
 //    34.6 us est. g.10                     k_product_dab04def
-//    32.8 us est. h.10                     k_product_e272b7b4, in 3 parts
+//    32.8 us est. h.10                     k_product_8c7889a0, in 3 parts
 //    24.5 us est. a.11.t.split             k_product_7f3114ac
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
@@ -895,8 +895,9 @@ struct product_tile {
 };
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
     int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
@@ -907,39 +908,60 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
-    const unsigned n = ROWS * RN / 4;
-    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// The last to arrive adds them up in order, whichever it is itself.
-template <int PARTS, int ROWS, int RM, int RN>
-static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
-    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
-    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (unsigned e = 0; e < n; e++) {
-        float v[4] = {};
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (unsigned p = 0; p < PARTS; p++) {
-            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
-            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
-            const float w[4] = {other.x, other.y, other.z, other.w};
-#pragma unroll
-            for (unsigned k = 0; k < 4u; k++)
-                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
 }
 
@@ -1404,7 +1426,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_a6dd6f7f(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_f1ca89a5(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1424,22 +1446,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_a6dd6f7f(const float 
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<3072,
         49152>(b), next_early, acc);
-    leave_part<3, 2>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
-    add_parts<3, 2>(acc, parts);
+    const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
             const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc[i][j] + v0.x + v1.x,
-                acc[i][j + 1] + v0.y + v1.y, acc[i][j + 2] + v0.z + v1.z,
-                acc[i][j + 3] + v0.w + v1.w);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
+                sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
         }
     }
+    shares.end();
 }
 
 // m.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
@@ -1545,7 +1572,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
 // p0: g.0, p1: b.0.w, p2: r.0, p3: b.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_e272b7b4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_8c7889a0(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1565,22 +1592,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_e272b7b4(const float 
     const unsigned part = blockIdx.x % 3, from = part * 1024u;
     tile.multiply<true, false, 2>(from, min(from + 1024u, 3072u), moving<4, 393216>(a), moving<3072,
         49152>(b), next_early, acc);
-    leave_part<3, 2>(acc, parts);
-    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
-    add_parts<3, 2>(acc, parts);
+    const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
             const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc[i][j] + v0.x + v1.x,
-                acc[i][j + 1] + v0.y + v1.y, acc[i][j + 2] + v0.z + v1.z,
-                acc[i][j + 3] + v0.w + v1.w);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
+                sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
         }
     }
+    shares.end();
 }
 
 // by online softmax
@@ -2872,37 +2904,37 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
     CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
         v_b_0_b, v_h_0, (float4 *)v_workspace, v_arrived + 144));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
         v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
         v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 288));
     CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
         v_b_1_b, v_h_1, (float4 *)v_workspace, v_arrived + 372));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
         v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
         v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 516));
     CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
         v_b_2_b, v_h_2, (float4 *)v_workspace, v_arrived + 600));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
         v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
         v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 744));
     CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
@@ -2912,47 +2944,47 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
 static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
         v_b_3_b, v_h_3, (float4 *)v_workspace, v_arrived + 828));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
         v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
         v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 972));
     CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
         v_b_4_b, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
         v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
         v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
     CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
         v_b_5_b, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
         v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
         v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
     CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
         v_b_6_b, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
         v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
         v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
     CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
         v_b_7_b, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
         v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
@@ -2964,31 +2996,31 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
         v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
     CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
         v_b_8_b, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
         v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
         v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
     CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
         v_b_9_b, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
-    CALL(launch(m, ALONE, k_product_a6dd6f7f, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
         v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
     CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    CALL(launch(m, ALONE, k_product_e272b7b4, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
+    CALL(launch(m, ALONE, k_product_8c7889a0, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
         v_b_10_b, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
     CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));

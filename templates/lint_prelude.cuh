@@ -437,7 +437,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #include "tiles_rows.cu"
 #include "tiles.cu"
 #define $storage __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile
-#define $bounds 256
+#define $bounds __launch_bounds__(256)
 #define $RM 4
 #define $RN 4
 #define $rows 4
@@ -449,13 +449,14 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $terms 96u
 #define $parts 2
 #define $share 48u
+#define $sharing parts_in_cluster<2, 4, 64>
 #define $sums row_sums<64, 16, 4>
 #define $lines 64
 #define $start row_sums<64, 16, 4> sums = {}
 #define $room __shared__ float total[1][64][row_sums<64, 16, 4>::PARTS], factor[1][64]
 #define $totals sums.total(sums.sum, total[0])
-#define $leave rows[line] = sums.of(total[0], line)
-#define $factor factor[0][line] = add_row<2, 64>(rows, 0, line)
+#define $leave shares.rows[line] = sums.of(total[0], line)
+#define $factor factor[0][line] = add_row(shares, 0, line)
 #define $shared 64u
 #define $also y[e] = factor[0][e]
 #define $along true, false
@@ -472,7 +473,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $foundB float v0
 #define $makeArgsB unsigned, unsigned
 #define $makeB return f.v0
-#define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
+#define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = sum[0] + acc[i % 4][j % 4] * float(e)
 #endif
 
 #ifdef LINT_tiles

@@ -7,7 +7,7 @@
 //@key i        row of element e of those
 //@key j        its column
 //@key V        neighbouring columns that a thread stores at once
-//@key bounds   threads; blocks that share an SM at least
+//@key bounds   threads and blocks that share an SM at least; blocks of a cluster
 //@key number   unsigned type that counts blocks
 //@key many     whether there is more than one block
 //@key index    the batch's position, first column n0 and first row m0 of the tile, from id
@@ -28,6 +28,7 @@
 //@key b        the second operand's
 //@key parts    blocks that share the terms of a tile; empty: one
 //@key share    terms of each, the last one no more than those
+//@key sharing  how they share what they compute, a type
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key early    which of them the kernel before cannot have written: 0, 1 or 2
 //@key sums     whether sums along rows of the first operand are wanted
@@ -40,7 +41,7 @@
 //@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it
 //@key shared   elements or vectors of a block's share
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
-static __global__ void __launch_bounds__($bounds) $name($params) {
+static __global__ void $bounds $name($params) {
     $storage;
     //@if many
     const $number id = blockIdx.x;
@@ -88,7 +89,8 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     //@if parts
     const unsigned part = blockIdx.x % $parts, from = part * $share;
     tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, acc);
-    leave_part<$parts, $rows>(acc, parts);
+    const $sharing shares(parts, arrived, &tile);
+    leave_part(shares, acc);
     //@else
     tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, acc);
     //@end
@@ -97,7 +99,6 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     $totals;
     __syncthreads();
     //@if parts
-    float *const rows = row_parts<$parts, $lines, $rows * $RN / 4>(parts);
     if (threadIdx.x < $lines) {
         const unsigned line = threadIdx.x;
         $leave;
@@ -105,8 +106,9 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     //@end
     //@end
     //@if parts
-    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
-    add_parts<$parts, $rows>(acc, parts);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
     //@end
     //@if sums
     if (threadIdx.x < $lines) {
@@ -114,15 +116,35 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
         $factor;
     }
     __syncthreads();
+    //@end
+    //@if parts
+    shares.leave();
+    //@end
     //@if also
+    //@if parts
+    for (unsigned e = threadIdx.x + 256u * shares.turn(); e < $shared; e += 256u * shares.TURNS) {
+        $also;
+    }
+    //@else
     for (unsigned e = threadIdx.x; e < $shared; e += 256u) {
         $also;
     }
     //@end
     //@end
+    //@if parts
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += $V) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = $i, j = $j;
+        $store;
+    }
+    shares.end();
+    //@else
 #pragma unroll
     for (int e = 0; e < $rows * $RN; e += $V) {
         const int i = $i, j = $j;
         $store;
     }
+    //@end
 }

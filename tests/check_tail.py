@@ -5,6 +5,8 @@ tests/unseen/tail.ein, emitted without libraries, counts blocks in several steps
 reductions of tests/unseen/long_rows.ein. Every step has counters and, on every branch, memory of
 its own; whatever the order of blocks, the outputs are the same to the bit, in a first run, a second
 one and a replayed graph; no mode of the judge complains.
+Where such blocks are clusters (tests/unseen/clusters.ein), what nvcc makes of them computes the
+same to the bit as without clusters.
 What a table of costs says of shared tiles is taken; probes measure them. Faults planted in the
 emitted text are caught. Ends with `N passed, N failed`.
 """
@@ -19,7 +21,8 @@ import harness
 from harness import EINNET, HERE, JUDGE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "tail.ein")
-RACE = 88  # the judge's status for one
+CLUSTERS = os.path.join(HERE, "unseen", "clusters.ein")
+FAULT, RACE = 86, 88  # the judge's status for one
 
 checks = Checks()
 
@@ -28,8 +31,10 @@ def expect(name, want, got):
     checks.check(name, want == got, "got %s, want %s" % (got, want))
 
 
-def run(command, order=""):
+def run(command, order="", ptx=None):
     env = dict(os.environ, JUDGE_ORDER=order, JUDGE_LEAKCHECK="1", OPENBLAS_NUM_THREADS="1")
+    if ptx:
+        env["JUDGE_PTX"] = ptx
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
                           env=env).returncode
 
@@ -41,8 +46,8 @@ def clashes(text):
                         r"(stream|m->on\[\d\]),[^;]*"
                         r"\(float4 \*\)(v_workspace\w*), v_arrived \+ (\d+)\)")
     parts = {name: int(n) for name, n in
-             re.findall(r"(k_\w+)\((?:(?!__global__).)*?arrived \+ blockIdx\.x / (\d+)", text,
-                        re.S)}
+             re.findall(r"(k_\w+)\((?:(?!__global__).)*?"
+                        r"(?:arrived \+ blockIdx\.x / |parts_in_\w+<)(\d+)", text, re.S)}
     found = []
     for name, blocks, stream, memory, first in launch.findall(text):
         found.append((stream, memory, int(first), int(first) + int(blocks) // parts[name]))
@@ -60,11 +65,11 @@ def replaced(text, old, new):
     return text.replace(old, new)
 
 
-def measured(folder, build, outputs):
+def measured(folder, build, outputs, how):
     """Rows of a probe with shared tiles: whether they are taken, and the program is right."""
     text = harness.probed(folder, MODEL, "--libs", "none")
     keys = set(re.findall(r'"(kernel product \w+ algo=[\w.]+)"', text))
-    shared = {key.split(" algo=")[0]: key for key in sorted(keys) if ".p" in key}
+    shared = {key.split(" algo=")[0]: key for key in sorted(keys) if how in key}
     expect("products that are shared in a probe", True, len(shared) >= 2)
     table = os.path.join(folder, "table")
     harness.write_costs(table, shared.values(), 1000)
@@ -73,10 +78,59 @@ def measured(folder, build, outputs):
                    check=True)
     with open(path) as file:
         text = file.read()
-    want = sorted(re.search(r"\.p(\d+)$", key).group(1) for key in shared.values())
+    want = sorted(re.search(r"\.[pc](\d+)$", key).group(1) for key in shared.values())
     found = re.findall(r"^// .* us measured .*, in (\d+) parts$", text, re.M)
     expect("parts of measured products", True, len(found) >= 2 and set(found) <= set(want))
+    kind = "parts_in_cluster<" if how == ".c" else "parts_in_memory<"
+    expect("how they share", len(found), len(re.findall(kind + r"[0-9].*> shares\(", text)))
     expect("measured products", 0, outputs(build("measured", "plain", text), "rand1")[0])
+
+
+def clusters(folder):
+    """What nvcc makes of clusters, by the judge's interpreter."""
+    base = os.path.join(folder, "clusters")
+    subprocess.run([EINNET, "emit", CLUSTERS, "--libs", "none", "-o", base + ".cu", "--test",
+                    base + "_test.cu"], check=True)
+    subprocess.run([EINNET, "pack", CLUSTERS, "-o", base + ".weights"], check=True)
+    subprocess.run([JUDGE, "--quick", "-o", base, "--light", base + "_test.cu", base + ".cu"],
+                   check=True)
+    with open(base + ".cu") as file:
+        text = file.read()
+    expect("clusters", True, len(re.findall(r"parts_in_cluster<\d", text)) >= 1)
+
+    def translate(source):
+        subprocess.run(["nvcc", "-std=c++14", "-ptx", "-arch=sm_90", "-o", source + ".ptx", source],
+                       check=True)
+
+    def outputs(source, order=""):
+        with open(base + ".now.cu", "w") as file:
+            file.write(source)
+        translate(base + ".now.cu")
+        return interpreted(order)
+
+    def interpreted(order):
+        out = base + ".out"
+        os.makedirs(out, exist_ok=True)
+        status = run([base, base + ".weights", "--check", "--out", out], order,
+                     base + ".now.cu.ptx:" + base + "_test.cu.ptx")
+        values = b""
+        for name in sorted(os.listdir(out)):
+            with open(os.path.join(out, name), "rb") as file:
+                values += file.read()
+        return status, values
+
+    translate(base + "_test.cu")
+    never = replaced(text, "__CUDA_ARCH__ >= 900\n#define CLUSTER", "0\n#define CLUSTER")
+    status, values = outputs(never)
+    expect("without clusters", 0, status)
+    for old, new, want in (
+            ("void begin() const { __syncthreads(); }", "void begin() const {}", 1),
+            ("tile) + N * 1024", "tile)", 1), ("    shares.leave();\n", "", FAULT)):
+        faulty = text.replace(old, new)
+        expect("'%s' is planted" % old, True, faulty != text)
+        expect("'%s' is '%s'" % (old, new), want, outputs(faulty)[0])
+    for order, got in (("", outputs(text)), ("rev", interpreted("rev"))):
+        expect("clusters " + order, (0, True), (got[0], got[1] == values))
 
 
 def long_rows(folder):
@@ -114,6 +168,7 @@ FENCES = re.compile(r"__threadfence\(\);")
 def main():
     with tempfile.TemporaryDirectory() as folder:
         long_rows(folder)
+        clusters(folder)
         base = os.path.join(folder, "tail")
         subprocess.run([EINNET, "emit", MODEL, "--libs", "none", "-o", base + ".cu", "--test",
                         base + "_test.cu"], check=True)
@@ -154,7 +209,8 @@ def main():
         for mode in ("race", "san"):
             expect(mode, 0, outputs(build(mode, mode, text), "rand3")[0])
 
-        measured(folder, build, outputs)
+        measured(folder, build, outputs, ".p")
+        measured(folder, build, outputs, ".c")
 
         # Faults.
         program = build("kept", "plain", replaced(text, "atomicInc(arrived, n - 1u)",
@@ -167,9 +223,9 @@ def main():
         early = replaced(text, "int last = 0;\n    __syncthreads();", "int last = 0;")
         expect("no barrier before the count", RACE,
                outputs(build("early", "race", early), "")[0])
-        own = replaced(text, "for (unsigned p = 0; p < PARTS; p++) {",
-                       "for (unsigned q = 0; q < PARTS; q++) {\n"
-                       "            const unsigned p = (part + q) % PARTS;")
+        own = replaced(text, "for (int p = 0; p < S::COUNT; p++) {",
+                       "for (int q = 0; q < S::COUNT; q++) {\n"
+                       "            const int p = (S::part() + q) % S::COUNT;")
         program = build("own", "plain", own)
         expect("parts in another order", True,
                len({outputs(program, order)[1] for order in orders}) > 1)

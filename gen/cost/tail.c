@@ -2,23 +2,32 @@
 // memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
 // the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Against a
 // second kernel that adds the parts up (split.c) a launch is saved; what it costs is that one block
-// reads what all of the tile's blocks wrote.
+// reads what all of the tile's blocks wrote. Blocks that are a cluster (compute capability 9.0 and
+// later) leave their sums in their own shared memory, and each adds up a share of the tile.
 
 enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
     // trips to the L2 cache, one after the other; fitted as EIN__PRODUCT_ALONE_PS.
     EIN__TAIL_PS = 1200000,
-    EIN__TAIL_MARGIN = 3,  // percent by which whole tiles have to be slower
-    EIN__TAIL_ALONE = 2,   // shares of the L2 cache's rate that one SM gets at most; assumed
+    // The same in a cluster: to leave the sums, meet the others, get theirs. Assumed.
+    EIN__CLUSTER_PS = 400000,
+    EIN__CLUSTER_MOST = 8,  // blocks: what every GPU that has clusters takes
+    // An SM's byte from another one's shared memory: all those of an H800 got 2.65 TB/s in clusters
+    // of four (Luo et al. 2024).
+    EIN__CLUSTER_BYTE_PS = 50,
+    EIN__CLUSTER_SMS = 16,  // a cluster lies in one group of SMs, which has as many or a few more
+    EIN__TAIL_MARGIN = 3,   // percent by which whole tiles have to be slower
+    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
-// How a product is cut up: its tile, the blocks that share the terms of one, and how many terms
-// each of them has, the last one no more than those.
+// How a product is cut up: its tile, the blocks that share the terms of one, how many terms each of
+// them has, the last one no more than those, and whether these blocks are a cluster.
 typedef struct ein__product_cut {
     const ein__product_tile *tile;
     int parts;
     int64_t share;
+    bool cluster;
 } ein__product_cut;
 
 // Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, a thread has
@@ -38,21 +47,53 @@ static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, 
     return ein__muldiv(ein__product_blocks(p, t), each * parts, 1);
 }
 
+// Bytes that a block of a cluster leaves for the others, from the beginning of its tile on: its
+// sums and two along each of their rows.
+static int64_t ein__cluster_bytes(const ein__tiled *p, const ein__product_tile *t) {
+    return 4 * t->rows * (t->cols + (p->each ? 2 : 0));
+}
+
+// Whether the blocks that share a tile may be a cluster: of a size that GPUs have room for wherever
+// their SMs lie, where the tile's memory holds what they leave and, on tensor cores, what is made
+// of the sums of rows. A grid that groups of SMs would take in more turns than SMs do is none.
+static bool ein__clusters(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                          int parts) {
+    bool fits = parts > 1 && parts <= EIN__CLUSTER_MOST && EIN__CLUSTER_MOST % parts == 0,
+         beside = p->each && t->math != EIN__MATH_FP32;
+    int64_t bytes = ein__cluster_bytes(p, t);
+    if (beside) bytes += 4 * t->rows * (2 * t->parts + EIN__NORM_ROWS);
+    if (g->cc < 90 || !fits || bytes > ein__product_least_bytes(t)) return false;
+    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1),
+            grouped = g->sms - g->sms % EIN__CLUSTER_SMS;
+    return ein__ceil(blocks, ein__most(grouped, 1)) == ein__ceil(blocks, g->sms);
+}
+
 // Whether terms that are shared, at `ps`, are taken against whole ones.
 static bool ein__tail_gains(int64_t ps, int64_t whole) {
     return ein__plus(ps, ein__muldiv(ps, EIN__TAIL_MARGIN, 100)) < whole;
 }
 
+// What a cluster's blocks take to add up what they have left: each a share of the tile, from all.
+static int64_t ein__cluster_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                               int parts) {
+    int vectors = t->rows * t->cols / EIN__PRODUCT_THREADS / 4;
+    int64_t each = ein__ceil(vectors, parts) * 16 * EIN__PRODUCT_THREADS * (parts - 1);
+    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1);
+    int64_t bytes = ein__times(each, ein__ceil(blocks, g->sms));
+    return ein__plus(ein__times(bytes, EIN__CLUSTER_BYTE_PS), EIN__CLUSTER_PS);
+}
+
 // Time of a product whose tiles are shared: the loops of the parts, the parts on their way to the
 // L2 cache, and the last block of each tile, which reads them alone.
 static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
-                            int parts) {
+                            int parts, bool cluster) {
     int64_t share = ein__tail_share(p, t, parts), bytes = ein__tail_bytes(p, t, parts);
     int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
     if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
     ein__tiled q = *p;
     q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
     q.depth = share;
+    if (cluster) return ein__plus(ein__product_tile_ps(g, &q, t), ein__cluster_ps(g, p, t, parts));
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // As if as many blocks read as the cache can serve.
     int64_t tail =
@@ -67,8 +108,9 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t whole, best;
-    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth};
-    if (whole <= EIN__TAIL_PS) return whole;
+    double least = g->cc < 90 ? EIN__TAIL_PS : EIN__CLUSTER_PS;
+    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth, false};
+    if ((double)whole <= least) return whole;
     best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
@@ -80,33 +122,39 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t blocks = ein__muldiv(tiles, choices[k], 1);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
-            if (ein__product_floor(g, p, t, waves) + EIN__TAIL_PS > (double)best) continue;
-            int64_t ps = ein__tail_ps(g, p, t, choices[k]);
+            if (ein__product_floor(g, p, t, waves) + least > (double)best) continue;
+            bool cluster = ein__clusters(g, p, t, choices[k]);
+            int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
             if (ps >= best || !ein__tail_gains(ps, whole)) continue;
             best = ps;
-            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k])};
+            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k]), cluster};
         }
     }
     return best;
 }
 
-// The cut's name in tables of costs: its tile's and, where blocks share the terms, `.p` and how
-// many do.
-static void ein__product_cut_name(const ein__product_tile *t, int parts, char name[32]) {
+// The cut's name in tables of costs: its tile's and, where blocks share the terms, how many do
+// behind `.p` or, of those that are a cluster, `.c`.
+static void ein__product_cut_name(const ein__product_tile *t, int parts, bool cluster,
+                                  char name[32]) {
     ein__product_tile_name(t, name);
     size_t n = strlen(name);
-    if (parts > 1) snprintf(name + n, 32 - n, ".p%d", parts);
+    if (parts > 1) snprintf(name + n, 32 - n, ".%c%d", cluster ? 'c' : 'p', parts);
 }
 
 // The cut of product `p` that has this name; false: there is none.
-static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__product_cut *cut) {
+static bool ein__product_cut_named(const ein_ctx *ctx, const ein__tiled *p, const char *name,
+                                   ein__product_cut *cut) {
+    const ein__gpu *g = ein__gpu_of(ctx);
     for (int i = 0; i < EIN__PRODUCT_TILES; i++)
-        for (int parts = 1; parts <= EIN__TAIL_PARTS; parts++) {
+        for (int n = 2; n < 2 * EIN__TAIL_PARTS + 2; n++) {
             const ein__product_tile *t = &ein__product_table[i];
+            bool cluster = n % 2;
             char other[32];
-            ein__product_cut_name(t, parts, other);
+            ein__product_cut_name(t, n / 2, cluster, other);
             if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
-            *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
+            if (cluster && !ein__clusters(g, p, t, n / 2)) continue;
+            *cut = (ein__product_cut){t, n / 2, ein__tail_share(p, t, n / 2), cluster};
             return cut->share > 0;
         }
     return false;

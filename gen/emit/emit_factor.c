@@ -11,6 +11,7 @@ typedef struct ein__kprod {
     const ein__product_tile *t;
     int parts;                           // blocks that share the terms of a tile
     int64_t share;                       // terms of each, the last one no more than those
+    bool cluster;                        // such blocks are a cluster
     ein__math math;                      // of the tile
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
     int sum[EIN__MAX_ITERS], nsum;

@@ -240,7 +240,8 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
              sums[] = {{"rows", warps}};
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
-                       {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
+                       {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)},
+                       {"together", ein__need_text(needs, EIN__NEED_CLUSTERS)}};
     ein__key mma[] = {{"tf32", attend_tf32 ? "1" : tf32},
                       {"half", attend_half ? "1" : fp16},
                       {"rows", warps},

@@ -138,6 +138,7 @@ typedef enum ein__need {
     EIN__NEED_BFLOAT_LOAD4,
     EIN__NEED_BFLOAT_STORE4,
     EIN__NEED_BFLOAT4,
+    EIN__NEED_CLUSTERS,
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
     EIN__NEEDS = EIN__NEED_COLUMN + 5
 } ein__need;

@@ -64,13 +64,17 @@ static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) 
               r->shift.i ? "%s::row_sums<decltype(first)> sums(first);\n"
                          : "%s::row_sums<unshifted> sums((unshifted()));\n",
               ein__kprod_dynamic(g, r) ? "tile_type" : "decltype(tile)");
+    // Behind what other blocks read there.
+    const char *at = r->cluster ? ein__namef(g->ctx, "tile.bytes + %lld",
+                                             (long long)ein__cluster_bytes(&r->p, r->t))
+                                : "tile.bytes";
     ein__putf(&r->room,
               "__syncthreads();\n"
-              "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(tile.bytes);\n"
+              "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(%s);\n"
               "float(&factor)[%d][%d] =\n"
-              "    *reinterpret_cast<float(*)[%d][%d]>(tile.bytes + sizeof total);\n",
-              r->kinds, rows, r->t->parts, r->kinds, rows, r->t->parts, factors, rows, factors,
-              rows);
+              "    *reinterpret_cast<float(*)[%d][%d]>(%s + sizeof total);\n",
+              r->kinds, rows, r->t->parts, r->kinds, rows, r->t->parts, at, factors, rows, factors,
+              rows, at);
 }
 
 // Definitions of the row operation in the product's iterators, before anything is counted of them.
@@ -117,10 +121,9 @@ static void ein__kprod_whole(ein__kprod *r, int i, ein__buf *to) {
         ein__putf(to, "sums.of(total[%d], line);\n", i);
         return;
     }
-    int rows = r->t->rows;
-    ein__putf(&r->leave, "rows[(2 * part + %d) * %d + line] = sums.of(total[%d], line);\n", i, rows,
+    ein__putf(&r->leave, "shares.rows[%d * shares.ROWS + line] = sums.of(total[%d], line);\n", i,
               i);
-    ein__putf(to, "add_row<%d, %d>(rows, %d, line);\n", r->parts, rows, i);
+    ein__putf(to, "add_row(shares, %d, line);\n", i);
 }
 
 // What is made of the rows' sums, for row m0 + line of the tile.

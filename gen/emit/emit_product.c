@@ -2,10 +2,16 @@
 // share of what a block's threads have fetched (emit_factor.c), or its warp does on tensor cores;
 // whatever map is fused runs on the accumulators before the store.
 
+// A thread's sum of column j + `lane`: what it has computed, or what all parts add up to.
+static const char *ein__kprod_sum(const ein__kprod *r, int lane) {
+    static const char *const own[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
+                                       "acc[i][j + 3]"};
+    static const char *const all[4] = {"sum[s]", "sum[s + 1]", "sum[s + 2]", "sum[s + 3]"};
+    return r->parts > 1 ? all[lane] : own[lane];
+}
+
 // The epilogue and the store at (m, n). False: not with this many lanes.
 static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
-    static const char *const acc[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
-                                       "acc[i][j + 3]"};
     ein__kscan scan = ein__kscan_make(g);
     int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
     memcpy(g->slot, r->slot, sizeof r->slot);
@@ -22,7 +28,8 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     if (ok) {
         if (r->p.alpha != 1)
             for (int i = 0; i < g->vec; i++)
-                ein__putf(&r->store, "%s *= %s;\n", acc[i], ein__kliteral(g, r->p.alpha).s);
+                ein__putf(&r->store, "%s *= %s;\n", ein__kprod_sum(r, i),
+                          ein__kliteral(g, r->p.alpha).s);
         ein__ktext value[4];
         ein__ex body = {0};
         g->post = &r->store;
@@ -31,7 +38,7 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
             ein__kcount(g, body);
         }
         for (int i = 0; i < g->vec; i++) {
-            value[i] = (ein__ktext){acc[i], EIN__PRIMARY, 0};
+            value[i] = (ein__ktext){ein__kprod_sum(r, i), EIN__PRIMARY, 0};
             if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
         }
         ein__kstore(g, &r->store, step->out, &scan, value);
@@ -130,9 +137,11 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 // How many blocks of an SM the compiler is to keep registers for: two where loads are few and sums
 // do not need more than half of the registers; else it is told that one will do, or it spills some
 // for a second one.
-static const char *ein__kprod_bounds(const ein__kprod *r) {
+static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
+    if (r->cluster) return ein__namef(g->ctx, "CLUSTER(%d)", r->parts);
     bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
-    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256, 1";
+    bool two = few && r->parts == 1 && r->t->resident > 1;
+    return two ? "__launch_bounds__(256, 2)" : "__launch_bounds__(256, 1)";
 }
 
 static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : ""; }
@@ -152,7 +161,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"i", cols > 1 ? ein__namef(c, "e / %d", cols) : "e"},
         {"j", cols > 1 ? ein__namef(c, "e %% %d", cols) : "0"},
         {"V", ein__namef(c, "%d", g->vec)},
-        {"bounds", ein__kprod_bounds(r)},
+        {"bounds", ein__kprod_bounds(g, r)},
         {"number", ein__kunsigned(g)},
         {"many", blocks > r->parts ? "1" : ""},
         {"index", r->index.s},
@@ -175,6 +184,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"early", ein__kprod_early(g, r)},
         {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
         {"share", ein__namef(c, "%lldu", (long long)r->share)},
+        {"sharing", ein__namef(c, "parts_in_%s<%d, %d, %d>", r->cluster ? "cluster" : "memory",
+                               r->parts, rows * cols / 4, r->t->rows)},
         {"sums", r->sums ? "1" : ""},
         {"leave", ein__kprod_text(&r->leave)},
         {"lines", ein__namef(c, "%d", r->t->rows)},
@@ -189,6 +200,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
+    if (r->cluster) ein__kneed(g, EIN__NEED_CLUSTERS);
     g->shared = r->parts > 1;
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -248,11 +260,12 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     r.math = r.t->math;
     r.parts = step->parts ? step->parts : 1;
     r.share = ein__tail_share(&r.p, r.t, r.parts);
+    r.cluster = step->cluster;
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
-    g->inner[g->ninner++] =
-        (ein__kinner){.v = step->val[0],
-                      .text = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}};
+    ein__kinner *product = &g->inner[g->ninner++];
+    *product = (ein__kinner){.v = step->val[0]};
+    for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
     if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);

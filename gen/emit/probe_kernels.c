@@ -140,12 +140,14 @@ static void ein__collect_kernel(ein_ctx *ctx, const ein__step *step, const char 
     if (block && !ein__has_kernel(ctx, step->key, tile, block)) ein__keep_block(ctx, key, block);
 }
 
-// The parts in which a tile's terms are estimated to be shared best, and the time.
+// The parts in which a tile's terms are estimated to be shared best, in memory or in a cluster, and
+// the time.
 static int64_t ein__best_parts(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
-                               int *parts) {
+                               bool cluster, int *parts) {
     int64_t best = INT64_MAX;
     for (int n = 2; n <= EIN__TAIL_PARTS; n++) {
-        int64_t ps = ein__tail_ps(g, p, t, n);
+        if (cluster && !ein__clusters(g, p, t, n)) continue;
+        int64_t ps = ein__tail_ps(g, p, t, n, cluster);
         if (ps >= best) continue;
         best = ps;
         *parts = n;
@@ -167,13 +169,14 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
         if (!ein__product_fits(&p, t)) continue;
-        for (int shared = 0; shared < 2; shared++) {
+        for (int shared = 0; shared < 3; shared++) {
             char name[32];
             step.parts = 1;
-            int64_t ps =
-                shared ? ein__best_parts(g, &p, t, &step.parts) : ein__product_tile_ps(g, &p, t);
+            step.cluster = shared == 2;
+            int64_t ps = shared ? ein__best_parts(g, &p, t, step.cluster, &step.parts)
+                                : ein__product_tile_ps(g, &p, t);
             if (ps / EIN__PROBE_SLOWER > best) continue;
-            ein__product_cut_name(t, step.parts, name);
+            ein__product_cut_name(t, step.parts, step.cluster, name);
             ein__collect_kernel(ctx, &step, name, ps > best ? rank + 1 : rank);
         }
     }
@@ -266,7 +269,8 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
         ein__rows_work(ctx, &k, &p);
         w.math_ps = step->parts > 1
-                        ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
+                        ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts,
+                                       step->cluster)
                         : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);
     }
     ein__put_work(features, step, &w);

@@ -79,7 +79,8 @@ static const char *ein__tiled_name(ein_ctx *ctx, const ein__scope *s, const int6
     ein__product_cut cut = {.parts = 1};
     if (ein__match_tiles(ctx, s, out, &p)) (void)ein__product_cut_of(ctx, &p, &cut);
     if (cut.parts == 1) return "tiled product kernel";
-    return ein__namef(ctx, "tiled product kernel, terms in %d parts, one kernel", cut.parts);
+    return ein__namef(ctx, "tiled product kernel, terms in %d parts, one %s", cut.parts,
+                      cut.cluster ? "cluster" : "kernel");
 }
 
 // How a definition is computed: the library call that is cheapest, or a kernel. In JSON also every

@@ -139,9 +139,11 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     ein__kernel k = ein__step_kernel(ctx, step);
     ein__rows_work(ctx, &k, &p);
-    if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
+    if (!name || !ein__product_cut_named(ctx, &p, name, &cut))
+        (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
+    step->cluster = cut.cluster;
     bool shared = cut.parts > 1;
     step->counters = shared ? ein__product_blocks(&p, cut.tile) : 0;
     step->workspace = shared ? ein__tail_bytes(&p, cut.tile, cut.parts) : 0;

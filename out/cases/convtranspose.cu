@@ -7,12 +7,11 @@
 // inputs    x: f32[16,448,2,2]
 // outputs   y: f32[16,256,4,4]
 // weights   1 tensor, blob of 7168 kB
-// memory    arena 1024 kB (workspace 0 B of it), constants 7168 kB, peak in create 8192 kB
-// plan      2 steps, 10.9 us estimated; 30.8 us without derivation
+// memory    arena 2048 kB (workspace 2048 kB of it), constants 7168 kB, peak in create 16 MB
+// plan      1 step, 10.3 us estimated; 30.8 us without derivation
 // libraries none
-// by        summation splitting 2
-//     9.4 us est. y.part                   k_product_50001809
-//     1.5 us est. y                        k_reduce_665e2b01
+// by        one-point rule by phases 1
+//    10.3 us est. y.phases                 k_product_ee8e58e2, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -22,7 +21,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CONVTRANSPOSE_ARENA_BYTES 1048576ull
+#define CONVTRANSPOSE_ARENA_BYTES 2097152ull
 #define CONVTRANSPOSE_WEIGHT_BYTES 7340288ull
 
 #ifdef __cplusplus
@@ -85,15 +84,19 @@ const convtranspose_info *convtranspose_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
 #define ARENA_OF(type, at) ((type *)(m->arena + at))
 #define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(0)
-#define v_y_part ARENA(0)
-#define CONST_BYTES 7340032ull
+#define v_k INIT(0)
+#define v_y_phases_lines CONST(0)
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 7340288ull
+#define INIT_BYTES 7340032ull
+#define v_arrived CONST_OF(unsigned, 7340032)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -415,77 +418,197 @@ struct product_tile {
     }
 };
 
-// by summation splitting (r0 inside), variable substitution
-// y.part[i0,i1,i2,i3,i4,i5] = sum(r0) x[i3,r0,i4,i5] * k[r0,i0,i1,i2]
-// p0: k, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_50001809(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 128u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
-        return fetch<float4>(&p0[r0 * 4096 + i2]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e / 32u;
-        const int i5 = (int)(n % 4u);
-        const int i3 = (int)(n / 4u);
-        const int r0 = (int)(e % 32u);
-        return fetch<float>(&p1[i3 * 1792 + r0 * 4 + i5]);
-    };
-    float acc[4][4] = {};
-    tile.multiply<false, true, 1>(0u, 448u, moving<16384, 524288>(a), moving<16, 0>(b), next_early,
-        acc);
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is, and whether it has vector e.
+    static __device__ __forceinline__ int turn() { return 0; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i2 * 64 + i5]) = make_float4(acc[i][j], acc[i][j + 1],
-            acc[i][j + 2], acc[i][j + 3]);
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
-// by summation splitting
-// y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i0,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_665e2b01(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 1u) * 4;
-    const int i2 = (int)(id % 4u);
-    const int i1 = (int)(id / 4u % 256u);
-    const int i0 = (int)(id / 1024u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
+    for (int n = 0; n < S::OWN; n++) {
+        const int e = S::turn() * S::OWN + n;
+        if (!S::has(e)) break;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 4u && t0 % 2 == 0 && (unsigned)t1 < 4u && t1 % 2 == 0
-                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + i0 * 4 + (t0 / 2) * 2 + (t1 / 2)] : 0.f;
-            const int t2 = i3 - r1 + 2;
-            const float v1 = (unsigned)t0 < 4u && t0 % 2 == 0 && (unsigned)t2 < 4u && t2 % 2 == 0
-                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + i0 * 4 + (t0 / 2) * 2 + (t2 / 2)] : 0.f;
-            const int t3 = i3 - r1 + 3;
-            const float v2 = (unsigned)t0 < 4u && t0 % 2 == 0 && (unsigned)t3 < 4u && t3 % 2 == 0
-                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + i0 * 4 + (t0 / 2) * 2 + (t3 / 2)] : 0.f;
-            const int t4 = i3 - r1 + 4;
-            const float v3 = (unsigned)t0 < 4u && t0 % 2 == 0 && (unsigned)t4 < 4u && t4 % 2 == 0
-                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + i0 * 4 + (t0 / 2) * 2 + (t4 / 2)] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
-    *reinterpret_cast<float4 *>(&y[i0 * 4096 + i1 * 16 + i2 * 4 + i3]) = make_float4(acc0, acc1,
-        acc2, acc3);
+}
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS;
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile) + threadIdx.x),
+          rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
+    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
+
+// by one-point rule by phases
+// y.phases[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) x[i0,r0,i1+i4+r1-1,i2+i5+r2-1] *
+//     y.phases.lines[i1,i2,i3,r1,r2,r0] where i4 in 0:2, i5 in 0:2, pad x 0
+// p0: x, p1: y.phases.lines
+static __global__ void CLUSTER(8) k_product_ee8e58e2(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = 0u;
+    const int i2 = (int)(id / 32u % 2u);
+    const int i1 = (int)(id / 64u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 32u;
+        const int i5 = (int)(m % 2u);
+        const int i4 = (int)(m / 2u % 2u);
+        const int i0 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 448u % 2u);
+        const int r1 = (int)(k0 / 448u / 2u);
+        const int r0 = (int)(k0 % 448u + e % 32u);
+        const int t0 = i1 + i4 + r1 - 1;
+        const int t1 = i2 + i5 + r2 - 1;
+        return fetch<float>(&p0[i0 * 1792 + r0 * 4 + t0 * 2 + t1],
+            (unsigned)t0 < 2u && (unsigned)t1 < 2u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i1 * 917504 + i2 * 458752 + i3 * 1792 + r0]);
+    };
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 224u;
+    tile.multiply<true, true, 2>(from, min(from + 224u, 1792u), a, moving<4, 229376>(b), next_early,
+        acc);
+    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        const int e = 4 * shares.OWN * shares.turn() + s;
+        if (!shares.has(e / 4)) break;
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i5 = (int)(m % 2u);
+        const int i4 = (int)(m / 2u % 2u);
+        const int i0 = (int)(m / 4u);
+        const int i3 = (int)(n0 + tile.column(j));
+        y[i0 * 4096 + i3 * 16 + i4 * 8 + i1 * 4 + i5 * 2 + i2] = sum[s];
+    }
+    shares.end();
+}
+
+// Those that only create launches.
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -502,8 +625,6 @@ struct convtranspose {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
-    int early;         // whether they are, in this run
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -544,23 +665,8 @@ enum { ALONE, FIRST, MIDDLE, LAST };
 template <class... P, class... A>
 static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
-    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
-#if CUDART_VERSION >= 11080
-    if (m->early && (when == MIDDLE || when == LAST)) {
-        cudaLaunchAttribute early = {};
-        cudaLaunchConfig_t config = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.stream = stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
-        stepped(m, name);
-        return 0;
-    }
-#endif
+    const bool next_early = false;
+    (void)when;
     CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
@@ -568,8 +674,11 @@ static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(convtranspose *m, cudaStream_t stream) {
-    (void)m;
-    (void)stream;
+    // y.phases.lines[i0,i1,i2,i3,i4,i5] = k[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in 0:2,
+    //     i3 in 0:2, i4 in 0:2
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.phases.lines", 7168, 256, stream, relay{6, 15, {2, 2,
+        256, 2, 2, 448}, {-4, -1, 16, -8, -2, 4096}, {917504, 458752, 1792, 896, 448, 1}}, v_k,
+        v_y_phases_lines));
     return 0;
 }
 
@@ -596,25 +705,19 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_50001809);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_ee8e58e2);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-#if CUDART_VERSION >= 11080
-    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
-    // since CUDA 12.3.
-    int driver = 0;
-    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
-    m->can_early[0] = a.ptxVersion >= 90;
-    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
-#endif
     return 0;
 }
 
 static int upload(convtranspose *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,
@@ -673,15 +776,14 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
-    // Between steps that somebody looks at, nothing may overlap.
-    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_50001809, "y.part", 256, 256, stream, v_k, v_x, v_y_part));
-    CALL(launch(m, LAST, k_reduce_665e2b01, "y", 256, 64, stream, v_y_part, v_y));
+    // y.phases stored as [i0,i3,i4,i1,i5,i2]
+    CALL(launch(m, ALONE, k_product_ee8e58e2, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
+        v_y, (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }
 
@@ -703,9 +805,6 @@ static int check_run(convtranspose *m, const void *const *in, void *const *out) 
 
 static int run_on(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
-    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     return steps(m, in, out, stream);
 }
 
@@ -804,6 +903,6 @@ static const convtranspose_tensor info_weights[] = {
 static const convtranspose_info info = {
     "convtranspose", 1, 1, 1, info_inputs, info_outputs, info_weights,
     CONVTRANSPOSE_ARENA_BYTES, CONVTRANSPOSE_WEIGHT_BYTES,
-    7340032ull, 8388608ull, 0x5e804e9891f18ea8ull};
+    7340288ull, 16777472ull, 0x5e804e9891f18ea8ull};
 
 const convtranspose_info *convtranspose_describe(void) { return &info; }

@@ -31,6 +31,7 @@ expect 0 values
 prepare faults tests/judge/faults.cu
 prepare early tests/judge/early.cu
 prepare copies tests/judge/copies.cu
+prepare clusters tests/judge/clusters.cu
 export JUDGE_LEAKCHECK=0
 for order in '' rev; do
     export JUDGE_ORDER=$order
@@ -60,6 +61,11 @@ for order in '' rev; do
     done
     for name in misaligned to_global never_arrives; do
         expect 86 copies $name
+    done
+    expect 0 clusters right
+    expect 4 clusters reads_early
+    for name in ends_early beyond arrives_twice stays_away part_of_one; do
+        expect 86 clusters $name
     done
 done
 # A kernel's static shared memory is known to the interpreter alone.
@@ -97,6 +103,8 @@ plant 1 'rows for columns' 's/x4[.]trans/x4/' fragments
 plant 1 'the order of matrices' "s/(ldmatrix.*\{)$r, $r, /\1\3, \2, /" fragments
 plant 4 'a barrier that is not there' '/bar[.]sync/d' faults shared_reverse
 plant 86 'a constant that is written' 's/ld[.]global[.]f32/ld.global.nc.f32/' faults streams_wait
+plant 86 'a cluster that is not waited for' '/barrier[.]cluster[.]wait/d' clusters right
+plant 86 'blocks beside each other that are none' '/[.](req|explicit).*cluster/d' clusters right
 plant 1 'no rounding' 's/cvt[.]rna[.]tf32[.]f32/mov.b32/' fragments
 plant 86 'rows at an odd place' "s/(ldmatrix.*\[)$r\]/\1\2+4]/" fragments
 plant 86 'rows outside' "s/(ldmatrix.*\[)$r\]/\1\2+65536]/" fragments

@@ -60,7 +60,7 @@ struct function {
     std::string name;
     bool entry = false;
     std::vector<declaration> results, parameters;
-    unsigned most_threads = 1024;
+    unsigned most_threads = 1024, cluster = 1;
     const char *body = nullptr, *end = nullptr;
     int line = 0;
 };
@@ -86,7 +86,18 @@ struct warp;
 struct inst;
 typedef void (*handler)(warp &, const inst &, uint32_t mask);
 
-enum class step : uint8_t { plain, branch, leave, meet, barrier, await, trigger, trap };
+enum class step : uint8_t {
+    plain,
+    branch,
+    leave,
+    meet,
+    barrier,
+    arrive,
+    join,
+    await,
+    trigger,
+    trap
+};
 enum class space : uint8_t { generic, global, shared, local, param };
 
 struct inst {
@@ -152,7 +163,7 @@ struct kernel {
     std::vector<special> specials;
     std::vector<constant> constants;
     size_t frame = 0, shared = 0, dynamic_align = 16, local = 0, parameter_bytes = 0;
-    unsigned most_threads = 1024;
+    unsigned most_threads = 1024, cluster = 1;
 };
 
 std::unique_ptr<kernel> decode(module &m, const function &f);
@@ -217,7 +228,9 @@ struct warp {
     std::vector<copy> copies;
     std::vector<char> local;
     uint32_t ordered = 0;
-    enum { ready, at_barrier, at_grid, over } state = ready;
+    enum { ready, at_barrier, at_cluster, at_grid, over } state = ready;
+    bool arrived = false;  // at its cluster's barrier, which has been passed `turn` times by then
+    size_t turn = 0;
     uint32_t vote = 0;
     pace own;
 
@@ -241,9 +254,17 @@ struct range {
 
 struct launch;
 
+// Blocks that run side by side: how many of their warps have arrived at their barrier, and how
+// often all have.
+struct cluster {
+    std::vector<std::unique_ptr<cta>> blocks;
+    size_t arrived = 0, turn = 0;
+};
+
 // A block with its warps. `ahead`: what comes before the grid is not over yet.
 struct cta {
     launch *of;
+    cluster *in;
     size_t number;
     bool ahead = false;
     std::vector<char> frames, shared;

@@ -433,6 +433,7 @@ void run(module &m, const function &f, kernel &k, size_t dynamic) {
     k.name = f.name;
     k.parameters = f.parameters;
     k.most_threads = f.most_threads;
+    k.cluster = f.cluster;
     decoder d = {m, k};
     d.dynamic = dynamic;
     d.carry = d.place("pred");

@@ -62,6 +62,26 @@ char *in_global(warp &w, const inst &i, uint64_t a, size_t bytes) {
     return (char *)a;
 }
 
+// Shared memory of another block of the cluster, or null.
+char *in_cluster(warp &w, const inst &i, const char *p, size_t bytes) {
+    for (auto &b : w.block->in->blocks) {
+        const char *first = b->shared.data(), *end = first + b->shared.size();
+        if (p < first || p >= end) {
+            continue;
+        }
+        bool over = true;
+        for (const warp &other : b->warps) {
+            over = over && other.state == warp::over;
+        }
+        if (over || p + bytes > end) {
+            fault(w, i, over ? "shared memory of a block that is over" : "%zu bytes at its end",
+                  bytes);
+        }
+        return b->shared.data() + (p - first);
+    }
+    return nullptr;
+}
+
 // Shared and local memory have windows in generic addresses: here where they lie.
 char *in_generic(warp &w, const inst &i, uint64_t a, size_t bytes) {
     const char *p = (const char *)a, *shared = w.block->shared.data(), *local = w.local.data();
@@ -71,7 +91,8 @@ char *in_generic(warp &w, const inst &i, uint64_t a, size_t bytes) {
     if (p >= local && p + bytes <= local + w.local.size()) {
         return (char *)a;
     }
-    return in_global(w, i, a, bytes);
+    char *beside = in_cluster(w, i, p, bytes);
+    return beside ? beside : in_global(w, i, a, bytes);
 }
 
 char *reach(warp &w, const inst &i, int l, size_t bytes) {
@@ -207,6 +228,22 @@ void move_shared(warp &w, const inst &i, uint32_t mask) {
     uint64_t *d = w.at<uint64_t>(i.o[0]);
     const uint64_t *a = w.at<uint64_t>(i.o[1]);
     each(mask, [&](int l) { d[l] = i.flags ? a[l] + shift : a[l] - shift; });
+}
+
+// Where another block of the cluster has what lies there in this block's shared memory.
+void map_shared(warp &w, const inst &i, uint32_t mask) {
+    auto &blocks = w.block->in->blocks;
+    const uint64_t *a = w.at<uint64_t>(i.o[1]);
+    const uint32_t *rank = w.at<uint32_t>(i.o[2]);
+    for (uint32_t left = mask; left; left &= left - 1) {
+        const int l = __builtin_ctz(left);
+        const uint64_t at = a[l] - (uint64_t)w.block->shared.data();
+        if (rank[l] >= blocks.size() || at >= w.block->shared.size()) {
+            fault(w, i, "no place of shared memory, or block %u of a cluster of %zu", rank[l],
+                  blocks.size());
+        }
+        w.at<uint64_t>(i.o[0])[l] = (uint64_t)blocks[rank[l]]->shared.data() + at;
+    }
 }
 
 void move_local(warp &w, const inst &i, uint32_t mask) {
@@ -405,6 +442,11 @@ bool choose_memory(opcode &op, choice &c, const statement &s) {
     }
     if (op.base == "cvta") {
         return choose_address(op, c);
+    }
+    if (op.base == "mapa") {
+        c.at->run = map_shared;
+        c.types = {"b64", "b64", "b32"};
+        return op.take("u64");
     }
     if (op.base == "prefetch" || op.base == "prefetchu") {
         take_space(op, *c.at);

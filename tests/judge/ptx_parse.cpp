@@ -220,9 +220,18 @@ void parse_function(lexer &in, module &m, bool entry) {
                 in.next();
                 f.most_threads *= (unsigned)number(in.token);
             } while (in.peek() == ',' && in.next() == ",");
+        } else if (t == ".reqnctapercluster") {
+            in.next();
+            f.cluster = (unsigned)number(in.token);
+            while (in.peek() == ',' && in.next() == ",") {
+                in.next();
+                if (number(in.token) != 1) {
+                    in.wrong("a cluster of more than one dimension");
+                }
+            }
         } else if (t == ".minnctapersm" || t == ".maxnreg") {
             in.next();
-        } else if (t != ".noreturn") {
+        } else if (t != ".noreturn" && t != ".explicitcluster") {
             in.wrong("a directive that is not known here");
         }
     }

@@ -127,6 +127,9 @@ void leave(warp &w, const inst &i, uint32_t mask) {
             fault(w, i, "a thread ends without waiting for its asynchronous copies");
         }
     }
+    if (w.arrived) {
+        fault(w, i, "a thread ends without waiting for its cluster, at whose barrier it arrived");
+    }
     const uint32_t rest = w.active & ~mask;
     w.alive &= ~mask;
     w.active = 0;
@@ -149,6 +152,29 @@ bool sent_on(warp &w, uint32_t mask) {
     set_places(w, rest, at + 1);
     w.active = 0;
     regroup(w);
+    return true;
+}
+
+// At the cluster's barrier. True while the warp can go on.
+bool cluster_step(warp &w, const inst &i) {
+    cluster &all = *w.block->in;
+    if (w.alive != w.present || w.arrived != (i.kind == step::join)) {
+        fault(w, i, "a cluster's barrier wants all threads, to arrive and to wait in turn");
+    }
+    if (i.kind == step::arrive) {
+        w.arrived = true;
+        w.turn = all.turn;
+        if (++all.arrived == all.blocks.size() * w.block->warps.size()) {
+            all.arrived = 0;
+            all.turn++;
+        }
+    } else if (all.turn == w.turn) {
+        w.state = warp::at_cluster;
+        return false;
+    } else {
+        w.arrived = false;
+    }
+    advance(w);
     return true;
 }
 
@@ -186,6 +212,9 @@ bool special_step(warp &w, const inst &i, uint32_t mask) {
         i.run(w, i, w.active);
         advance(w);
         return true;
+    }
+    if (i.kind == step::arrive || i.kind == step::join) {
+        return cluster_step(w, i);
     }
     if (i.kind == step::barrier && w.alive != w.present) {
         fault(w, i, "a barrier is reached after threads of the block have returned");
@@ -297,6 +326,7 @@ void prepare(cta &b, launch &of, size_t number) {
         const unsigned left = threads - n * lanes;
         w.present = w.alive = w.active = left >= lanes ? ~0u : (1u << left) - 1;
         w.stuck = 0;
+        w.arrived = false;
         w.pc = 0;
         w.other = none;
         w.state = warp::ready;
@@ -343,7 +373,20 @@ void release(cta &b) {
     }
 }
 
-// Runs a block to its end, or, ahead, to where all wait for what comes before the grid.
+// Lets warps go on that all of their cluster have met; whether there were some.
+bool woken(cta &b) {
+    bool some = false;
+    for (warp &w : b.warps) {
+        if (w.state == warp::at_cluster && b.in->turn != w.turn) {
+            w.state = warp::ready;
+            some = true;
+        }
+    }
+    return some;
+}
+
+// Runs a block to its end, or to where all wait for the rest of the cluster or, ahead, for what
+// comes before the grid.
 void run_block(cta &b) {
     const size_t count = b.warps.size();
     for (;;) {
@@ -355,7 +398,10 @@ void run_block(cta &b) {
             }
             over += w.state == warp::over;
             waiting += w.state == warp::at_barrier;
-            held += w.state == warp::at_grid;
+            held += w.state == warp::at_grid || w.state == warp::at_cluster;
+        }
+        if (woken(b)) {
+            continue;
         }
         if (over == count || (held && held + over == count)) {
             if (profile_file() && over == count) {
@@ -375,16 +421,50 @@ void run_block(cta &b) {
     }
 }
 
-void go_on(cta &b) {
-    b.ahead = false;
-    for (warp &w : b.warps) {
-        if (w.state == warp::at_grid) {
-            w.state = warp::ready;
-            w.ordered = w.alive;
-            advance(w);
+bool is_over(const cta &b) {
+    bool over = true;
+    for (const warp &w : b.warps) {
+        over = over && w.state == warp::over;
+    }
+    return over;
+}
+
+// Runs blocks side by side to their ends, or, ahead, to where all wait.
+void run_cluster(cluster &c) {
+    const size_t count = c.blocks.size();
+    for (bool some = true; some;) {
+        for (size_t n = 0; n < count; n++) {
+            cta &b = *c.blocks[c.blocks[0]->of->reversed ? count - 1 - n : n];
+            if (!is_over(b)) {
+                run_block(b);
+            }
+        }
+        some = false;
+        for (auto &b : c.blocks) {
+            some = woken(*b) || some;
         }
     }
-    run_block(b);
+    for (auto &b : c.blocks) {
+        for (const warp &w : b->warps) {
+            if (w.state == warp::at_cluster) {
+                fault(w, b->of->code->code[w.pc], "not all blocks reach the cluster's barrier");
+            }
+        }
+    }
+}
+
+void go_on(cluster &c) {
+    for (auto &b : c.blocks) {
+        b->ahead = false;
+        for (warp &w : b->warps) {
+            if (w.state == warp::at_grid) {
+                w.state = warp::ready;
+                w.ordered = w.alive;
+                advance(w);
+            }
+        }
+    }
+    run_cluster(c);
 }
 
 // ---- which kernel a function is
@@ -505,9 +585,24 @@ void place_arguments(launch &l, const std::vector<std::string> &arguments) {
     }
 }
 
+// Block clusters that have begun, by the number of their first block.
 struct started : launch {
-    std::vector<std::unique_ptr<cta>> held;
+    std::map<size_t, cluster> held;
 };
+
+// The blocks from `first` on, which are a cluster.
+void prepare_cluster(cluster &c, launch &of, size_t first, bool ahead) {
+    c.blocks.resize(of.code->cluster);
+    c.arrived = 0;
+    for (size_t n = 0; n < c.blocks.size(); n++) {
+        if (!c.blocks[n]) {
+            c.blocks[n] = std::make_unique<cta>();
+        }
+        c.blocks[n]->in = &c;
+        c.blocks[n]->ahead = ahead;
+        prepare(*c.blocks[n], of, first + n);
+    }
+}
 
 std::shared_ptr<started> begin(judge_grid &grid) {
     auto l = std::make_shared<started>();
@@ -524,6 +619,10 @@ std::shared_ptr<started> begin(judge_grid &grid) {
     if (b.x * b.y * b.z > l->code->most_threads) {
         judge_fault("kernel %s: %u threads, its bound is %u", grid.config.name, b.x * b.y * b.z,
                     l->code->most_threads);
+    }
+    if (grid.config.grid.x % l->code->cluster) {
+        judge_fault("kernel %s: a grid of %u blocks is not whole clusters of %u", grid.config.name,
+                    grid.config.grid.x, l->code->cluster);
     }
     l->seen.resize(l->code->code.size());
     place_arguments(*l, grid.arguments);
@@ -543,14 +642,11 @@ void judge_interpret_ahead(judge_grid &grid) {
     auto l = ptx::begin(grid);
     const dim3 &g = grid.config.grid;
     const size_t blocks = (size_t)g.x * g.y * g.z;
-    for (size_t number : {(size_t)0, blocks - 1}) {
-        if (!l->held.empty() && number == l->held[0]->number) {
-            break;
+    for (size_t first : {(size_t)0, blocks - l->code->cluster}) {
+        if (!l->held.count(first)) {
+            ptx::prepare_cluster(l->held[first], *l, first, true);
+            ptx::run_cluster(l->held[first]);
         }
-        l->held.push_back(std::make_unique<ptx::cta>());
-        ptx::prepare(*l->held.back(), *l, number);
-        l->held.back()->ahead = true;
-        ptx::run_block(*l->held.back());
     }
     grid.interpreted = l;
 }
@@ -561,21 +657,18 @@ void judge_interpret(judge_grid &grid) {
     if (!l) {
         l = ptx::begin(grid);
     }
-    for (auto &b : l->held) {
-        ptx::go_on(*b);
+    for (auto &c : l->held) {
+        ptx::go_on(c.second);
     }
     const dim3 &g = grid.config.grid;
-    const size_t blocks = (size_t)g.x * g.y * g.z;
-    ptx::cta block;
-    for (size_t n = 0; n < blocks; n++) {
-        const size_t number = l->reversed ? blocks - 1 - n : n;
-        bool done = false;
-        for (auto &b : l->held) {
-            done = done || b->number == number;
-        }
-        if (!done && (!ptx::profile_file() || ptx::is_counted(number, blocks))) {
-            ptx::prepare(block, *l, number);
-            ptx::run_block(block);
+    const size_t size = l->code->cluster, blocks = (size_t)g.x * g.y * g.z;
+    ptx::cluster next;
+    for (size_t n = 0; n < blocks; n += size) {
+        const size_t first = l->reversed ? blocks - size - n : n;
+        if (!l->held.count(first) &&
+            (!ptx::profile_file() || ptx::is_counted(first / size, blocks / size))) {
+            ptx::prepare_cluster(next, *l, first, false);
+            ptx::run_cluster(next);
         }
     }
     if (ptx::profile_file()) {

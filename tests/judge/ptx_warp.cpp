@@ -238,7 +238,7 @@ bool choose_reduce(opcode &op, choice &c) {
     return sync && found != all.end() && (c.at->flags = (uint8_t)found->second, true);
 }
 
-// All threads of the block, at barrier 0.
+// All threads of the block, at barrier 0, or of its cluster.
 bool choose_barrier(opcode &op, choice &c, const statement &s) {
     inst &i = *c.at;
     if (op.base == "bar" && op.take("warp")) {
@@ -247,6 +247,11 @@ bool choose_barrier(opcode &op, choice &c, const statement &s) {
         i.members = 0;
         c.types = {"b32"};
         return op.take("sync");
+    }
+    if (op.take("cluster")) {
+        i.kind = op.take("arrive") ? step::arrive : op.take("wait") ? step::join : step::trap;
+        op.take(i.kind == step::arrive ? "release" : "acquire");
+        return i.kind != step::trap && op.take("aligned");
     }
     i.kind = step::barrier;
     op.take("aligned");

@@ -236,16 +236,19 @@ static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
     }
 }
 
-// The forced number of parts, or one where the product has too few terms for them.
-static int possible_parts(ein_ctx *ctx, const ein__step *step) {
+// The forced number of parts, or one where the product has too few terms for them; in a cluster
+// where they may be one.
+static void possible_parts(ein_ctx *ctx, ein__step *step) {
     ein__tiled p;
     const ein__scope *s = ein__sc_get(ctx, ctx->value[step->val[0].i].scope);
     if (!forced_parts || !ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p))
-        return 0;
+        return;
     const ein__product_tile *t = &ein__product_table[forced_tile - 1];
     ein__kernel k = ein__step_kernel(ctx, step);
     ein__rows_work(ctx, &k, &p);
-    return ein__product_fits(&p, t) && ein__tail_share(&p, t, forced_parts) ? forced_parts : 0;
+    if (!ein__product_fits(&p, t) || !ein__tail_share(&p, t, forced_parts)) return;
+    step->parts = forced_parts;
+    step->cluster = ein__clusters(ein__gpu_of(ctx), &p, t, forced_parts);
 }
 
 // Whether no case before had this name and variant.
@@ -298,7 +301,7 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
         step.load[0] = forced_load;
         step.loaded[0] = ein__load_of(ctx, read[read[0]->val != forced_load.i], forced_load);
     }
-    if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
+    if (kind == EIN__K_PRODUCT) possible_parts(ctx, &step);
     // Cases of several names often come in turn, too. What products have beside factors that lie in
     // memory enters the text of each tile in the same places.
     bool first = first_of(name, "");

@@ -189,6 +189,12 @@ static void product_parts(ein_ctx *ctx) {
     force_tile(ctx, 5);
     forced_parts = 3;
     for (int i = 0; i < 8; i += 2) product_windows(ctx, 3, i, 1);
+    // More blocks than a thread has vectors, and as many.
+    forced_parts = 8;
+    for (int tile = 4; tile < 18; tile += 6) {
+        force_tile(ctx, tile);
+        product(ctx, 1, 33, 70, 8 * ein__product_table[tile - 1].terms - 5, "012", "012", "012");
+    }
     force_tile(ctx, 0);
     forced_parts = 0;
 }
