@@ -34004,6 +34004,27 @@ static void ein__follow_gemm(ein__relayout *r, ein__val v, ein__val w, const ein
     }
 }
 
+// A kernel that multiplies reads `v` as factor `e`: lines that it has alone innermost, those of
+// both factors outermost, terms between, so that few lines of the other one are multiplied with
+// many neighbours (skinny.c).
+static void ein__follow_lines(ein__relayout *r, ein__val v, ein__val w, const ein__scope *s,
+                              const ein__expr *e) {
+    ein_ctx *ctx = r->z->ctx;
+    int64_t stride[EIN__MAX_RANK], place[EIN__MAX_ITERS] = {0};
+    const ein__expr *read[2];
+    double alpha;
+    uint32_t rank = (uint32_t)ctx->value[w.i].shape.rank;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return;
+    const ein__expr *other = read[read[0]->val == e->val];
+    ein__strides_of(ctx, w, stride);
+    for (uint32_t t = 0; t < s->nt + s->ns; t++) {
+        bool both = t < s->nt && ein__read_slots(ctx, other) >> t & 1;
+        place[t] = t < s->nt && t < rank ? stride[t] : EIN__MAX_ELEMENTS;
+        if (both) place[t] = ein__plus(place[t], 2 * EIN__MAX_ELEMENTS);
+    }
+    ein__order_for_read(r, v, e, place, w);
+}
+
 // A kernel reads `v`: as its result lies in memory, with the terms of a sum outermost or innermost.
 static void ein__follow_kernel(ein__relayout *r, ein__val v, ein__val w, const ein__scope *s,
                                const ein__expr *e) {
@@ -34018,6 +34039,7 @@ static void ein__follow_kernel(ein__relayout *r, ein__val v, ein__val w, const e
                                                          : EIN__MAX_ELEMENTS;
         ein__order_for_read(r, v, e, place, w);
     }
+    if (s->ns) ein__follow_lines(r, v, w, s, e);
 }
 
 // The orders of `v` that would suit reader `w`.

@@ -8,15 +8,15 @@
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
 // memory    arena 896 kB (workspace 512 kB of it), constants 14 MB, peak in create 25 MB
-// plan      7 steps, 22.4 us estimated; 45.6 us without derivation
+// plan      7 steps, 22.3 us estimated; 45.6 us without derivation
 // libraries none
 // by        sums of one term 1, summation splitting 1, one-point rule by phases 2, one-point rule
 //     1
 //     2.1 us est. r1                       k_reduce_36593d99
-//     4.4 us est. c2.phases.parts          k_product_d6516f13
+//     4.4 us est. c2.phases.parts          k_product_61d92353
 //     1.4 us est. r2.split                 k_reduce_ba5c0878
-//     5.4 us est. r3.split                 k_product_d64539ec, in 4 parts
-//     5.0 us est. r4.split                 k_product_547bc35c, in 2 parts
+//     5.4 us est. r3.split                 k_product_4ca7c281, in 4 parts
+//     4.9 us est. r4.split                 k_product_e40dc93e, in 2 parts
 //     2.9 us est. c5.phases                k_reduce_0de04055
 //     1.3 us est. y                        k_map_0a9c6918
 
@@ -105,13 +105,13 @@ const dcgan_info *dcgan_describe(void);
 #define v_r4 ARENA(524288)
 #define v_r2 ARENA(524288)
 #define v_r1 ARENA(524288)
-#define v_c2_phases_lines CONST(3276800)
-#define v_c4_phases_lines CONST(11665408)
-#define v_c5_taps CONST(12189696)
+#define v_c5_taps CONST(3276800)
 #define v_c5_phases ARENA(0)
 #define v_c2_phases_parts ARENA(0)
+#define v_c3_phases_lines CONST(3289088)
 #define v_r3 ARENA(786432)
-#define v_c3_phases_lines CONST(12201984)
+#define v_c4_phases_lines CONST(5386240)
+#define v_c2_phases_lines CONST(5910528)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 14299648ull
 #define INIT_BYTES 11022336ull
@@ -711,7 +711,7 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
 //     c2.phases.lines[i1,i2,i3,r1_,r2,64*i0+r0] where i0 in 0:8, i4 in 0:4, i5 in 0:4, r0 in 0:64,
 //     pad r1 0
 // p0: r1, p1: c2.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_d6516f13(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_61d92353(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -732,13 +732,13 @@ static __global__ void __launch_bounds__(256, 1) k_product_d6516f13(const float 
             (unsigned)t0 < 4u && (unsigned)t1 < 4u);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e / 16u);
+        const int i3 = (int)(n0 + e % 16u * 4u);
         const int r2 = (int)k0 / 64u;
-        const int r0 = (int)(k0 % 64u + e % 16u * 4u);
-        return fetch<float4>(&p1[i1 * 1048576 + i2 * 524288 + i3 * 2048 + r2 * 512 + i0 * 64 + r0]);
+        const int r0 = (int)(k0 % 64u + e / 16u);
+        return fetch<float4>(&p1[i0 * 262144 + r0 * 4096 + i1 * 2048 + i2 * 1024 + r2 * 256 + i3]);
     };
     float acc[4][4] = {};
-    tile.multiply<false, true, 2>(0u, 256u, spaced<1024>(a), spaced<131072>(b), next_early, acc);
+    tile.multiply<false, false, 2>(0u, 256u, spaced<1024>(a), spaced<262144>(b), next_early, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -771,7 +771,7 @@ static __global__ void __launch_bounds__(64) k_reduce_ba5c0878(const float *p0,
 //     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void CLUSTER(4) k_product_d64539ec(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_4ca7c281(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -792,12 +792,12 @@ static __global__ void CLUSTER(4) k_product_d64539ec(const float *p0, const floa
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 512 + i0 * 256 + i1 * 128 + i2]);
+        return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
     };
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 256u;
     tile.multiply<false, false, 2>(from, min(from + 256u, 1024u), turning<256, 4096, 256>(a),
-        moving<2048, 32768>(b), next_early, acc);
+        moving<512, 8192>(b), next_early, acc);
     const parts_in_cluster<4, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -825,7 +825,7 @@ static __global__ void CLUSTER(4) k_product_d64539ec(const float *p0, const floa
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(2) k_product_547bc35c(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_e40dc93e(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -845,13 +845,13 @@ static __global__ void CLUSTER(2) k_product_547bc35c(const float *p0, const floa
             (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p1[i0 * 65536 + i1 * 32768 + i2 * 512 + r0]);
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i0 * 65536 + i1 * 32768 + r0 * 64 + i2]);
     };
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<true, true, 2>(from, min(from + 256u, 512u), a, moving<4, 32768>(b), next_early,
+    tile.multiply<true, false, 2>(from, min(from + 256u, 512u), a, moving<256, 4096>(b), next_early,
         acc);
     const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
@@ -1036,17 +1036,19 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     // c2.phases.lines[i0,i1,i2,i3,i4,i5] = k2[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
+    // c2.phases.lines stored as [i5,i0,i1,i3,i4,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c2.phases.lines", 8192, 256, stream, relay{6, 15, {2,
-        2, 256, 2, 2, 512}, {-4, -1, 16, -8, -2, 4096}, {1048576, 524288, 2048, 1024, 512, 1}},
-        v_k2, v_c2_phases_lines));
+        2, 256, 2, 2, 512}, {-4, -1, 16, -8, -2, 4096}, {2048, 1024, 1, 512, 256, 4096}}, v_k2,
+        v_c2_phases_lines));
     // as c2.phases.lines
-    // c3.phases.lines stored as [i3,i4,i5,i0,i1,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
-        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256, 128, 1, 262144, 131072, 512}}, v_k3,
+    // c3.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{5, 15, {2,
+        2, 32768, 2, 2}, {-4, -1, 16, -8, -2}, {262144, 131072, 1, 65536, 32768}}, v_k3,
         v_c3_phases_lines));
     // as c2.phases.lines
-    CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{6, 15, {2, 2,
-        64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536, 32768, 512, 256, 128, 1}}, v_k4,
+    // c4.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{5, 15, {2, 2,
+        8192, 2, 2}, {-4, -1, 16, -8, -2}, {65536, 32768, 1, 16384, 8192}}, v_k4,
         v_c4_phases_lines));
     // by one-point rule
     // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i0,i1-2*i4+2,i2-2*i5+2] where i1 in 0:2, i2 in 0:2,
@@ -1170,15 +1172,15 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
     // c2.phases.parts stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, MIDDLE, k_product_d6516f13, "c2.phases.parts", 128, 256, stream, v_r1,
+    CALL(launch(m, MIDDLE, k_product_61d92353, "c2.phases.parts", 128, 256, stream, v_r1,
         v_c2_phases_lines, v_c2_phases_parts));
     // r2.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_ba5c0878, "r2.split", 256, 64, stream, v_c2_phases_parts, v_r2));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_d64539ec, "r3.split", 128, 256, stream, v_r2, v_c3_phases_lines,
+    CALL(launch(m, ALONE, k_product_4ca7c281, "r3.split", 128, 256, stream, v_r2, v_c3_phases_lines,
         v_r3, (float4 *)v_workspace, v_arrived + 0));
     // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, FIRST, k_product_547bc35c, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+    CALL(launch(m, FIRST, k_product_e40dc93e, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
         v_r4, (float4 *)v_workspace, v_arrived + 32));
     CALL(launch(m, MIDDLE, k_reduce_0de04055, "c5.phases", 409, dim3(32, 8), stream, v_c5_taps,
         v_r4, v_c5_phases));

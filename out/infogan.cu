@@ -7,12 +7,12 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 2112 kB (workspace 64 kB of it), constants 11 MB, peak in create 23 MB
-// plan      7 steps, 15.4 us estimated; 25.8 us without derivation
+// memory    arena 2112 kB (workspace 0 B of it), constants 11 MB, peak in create 23 MB
+// plan      7 steps, 14.9 us estimated; 25.8 us without derivation
 // libraries none
 // by        sums of one term 1, one-point rule by phases 2, summation splitting 2
 //     1.7 us est. r1                       k_reduce_0f9a92ee
-//     3.7 us est. r2.split                 k_reduce_aa11a52e, in 4 parts
+//     3.2 us est. r2.split                 k_reduce_e60bfd5b
 //     2.6 us est. c3.phases.parts          k_product_208b1b79
 //     1.5 us est. r3.split                 k_reduce_05b55c0b
 //     2.2 us est. c4.phases.parts          k_product_d04e20c8
@@ -103,7 +103,7 @@ const infogan_info *infogan_describe(void);
 #define v_k5 INIT(9961472)
 #define v_r3 ARENA(2097152)
 #define v_r2 ARENA(524288)
-#define v_r1 ARENA(65536)
+#define v_r1 ARENA(0)
 #define v_c3_phases_lines CONST(1634304)
 #define v_c5_taps CONST(3731456)
 #define v_c2_taps CONST(3743744)
@@ -111,10 +111,8 @@ const infogan_info *infogan_describe(void);
 #define v_r4 ARENA(2097152)
 #define v_c4_phases_parts ARENA(0)
 #define v_c4_phases_lines CONST(11083776)
-#define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 11624448ull
+#define CONST_BYTES 11608064ull
 #define INIT_BYTES 9973760ull
-#define v_arrived CONST_OF(unsigned, 11608064)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -444,20 +442,6 @@ struct product_tile {
     }
 };
 
-// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
-template <typename U>
-static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
-    int last = 0;
-    __syncthreads();
-    if (threadIdx.x + threadIdx.y == 0u) {
-        __threadfence();
-        last = atomicInc(arrived, n - 1u) == n - 1u;
-        __threadfence();
-    }
-    return __syncthreads_or(last) != 0;
-}
-
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -501,62 +485,109 @@ static __global__ void __launch_bounds__(256) k_reduce_0f9a92ee(const float *__r
 // c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
 //     c2.taps[i0,i1,i2,r0,r1_,r2] where i3 in 0:2, i4 in 0:2, pad r1 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
-// p0: r1, p1: c2.taps
-static __global__ void __launch_bounds__(256) k_reduce_aa11a52e(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x / 4u * 32u + threadIdx.x;
-    const unsigned id = column < 4096u ? column : 4096u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 2u);
-    const int i0 = (int)(id / 4u % 2u);
-    const int i3 = (int)(id / 8u % 2u);
-    const int i2 = (int)(id / 16u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 448u; k += 32u) {
-        const int r0 = (int)k;
+// p0: c2.taps, p1: r1
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_e60bfd5b(const float *p0, const float *p1,
+    float *__restrict__ y, bool next_early) {
+    __shared__ float part[8][64];
+    __shared__ __align__(16) float few[8][56][4];
+    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 16u * 16u;
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    float acc[4][4] = {};
+    {
+        const int i2 = (int)(n0 + lane * 4u);
+        const unsigned first = threadIdx.x / 32u * 56 + group;
+#pragma unroll 1
+        for (unsigned k0 = 0; k0 < 1792u; k0 += 448u) {
+            float4 w[7];
 #pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t0 = i0 + i3 + r1 - 1;
+            for (int u = 0; u < 7; u++) {
+                const unsigned k = k0 + first + u * 8u;
+                const int r2 = (int)(k % 2u);
+                const int r1 = (int)(k / 2u % 2u);
+                const int r0 = (int)(k / 4u);
+                w[u] = *reinterpret_cast<const float4 *>(&p0[i0 * 917504 + i1 * 458752 + r0 * 1024
+                    + r1 * 512 + r2 * 256 + i2]);
+            }
+            if (k0 == 0) await_previous(next_early);
+            // Lanes fetch the few for each other.
+            float own[2][4] = {};
 #pragma unroll
-            for (int r2 = 0; r2 < 2; r2++) {
-                const int t1 = i1 + i4 + r2 - 1;
-                const float v0 = (unsigned)t0 < 2u && (unsigned)t1 < 2u ? p0[r0 * 4 + t0 * 2 + t1]
-                    : 0.f;
-                const float v1 = v0 * p1[r0 * 4096 + r1 * 2048 + r2 * 1024 + i2 * 4 + i0 * 2 + i1];
-                acc += v1;
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 56) break;
+                const unsigned k = k0 + threadIdx.x / 32u * 56u + t;
+                const int r2 = (int)(k % 2u);
+                const int r1 = (int)(k / 2u % 2u);
+                const int r0 = (int)(k / 4u);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const int i4 = (int)(i % 2u);
+                    const int i3 = (int)(i / 2u);
+                    const int t0 = i0 + i3 + r1 - 1;
+                    const int t1 = i1 + i4 + r2 - 1;
+                    own[s][i] = (unsigned)t0 < 2u && (unsigned)t1 < 2u ? p1[r0 * 4 + t0 * 2 + t1]
+                        : 0.f;
+                }
+            }
+            // Compilers would put loads behind multiplications; this way all are on their way.
+            __syncwarp(~0u);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const unsigned t = threadIdx.x % 32u + 32u * s;
+                if (t >= 56) break;
+#pragma unroll
+                for (int i = 0; i < 4; i += 4)
+                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
+                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
+            }
+            __syncwarp(~0u);
+#pragma unroll
+            for (int u = 0; u < 7; u++) {
+                const float4 v = w[u];
+                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
+                float x[4];
+#pragma unroll
+                for (int i = 0; i < 4; i += 4) {
+                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
+                    x[i] = four.x;
+                    x[i + 1] = four.y;
+                    x[i + 2] = four.z;
+                    x[i + 3] = four.w;
+                }
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    acc[i][0] += v.x * x[i];
+                    acc[i][1] += v.y * x[i];
+                    acc[i][2] += v.z * x[i];
+                    acc[i][3] += v.w * x[i];
+                }
             }
         }
     }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
-    if (threadIdx.y == 0u) {
 #pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        sums[blockIdx.x * 32u] = acc;
-    }
-    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
-    acc = 0.f;
-    for (unsigned p = threadIdx.y; p < 4u; p += 8u) {
-        const float other = __ldcg(&sums[(blockIdx.x / 4u * 4u + p) * 32u]);
-        acc += other;
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 4096u) {
+    for (int e = 0; e < 16; e++) {
+        float v = acc[e / 4][e % 4];
 #pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i2 * 16 + i3 * 8 + i0 * 4 + i4 * 2 + i1] = relu(acc);
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 64; e += 256) {
+        const int i4 = (int)((e / 16u) % 2u);
+        const int i3 = (int)((e / 16u) / 2u);
+        const unsigned n = n0 + e % 16u;
+        const int i2 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i2 * 16 + i3 * 8 + i0 * 4 + i4 * 2 + i1] = relu(v);
     }
 }
 
@@ -849,9 +880,10 @@ static int prepare_weights(infogan *m, cudaStream_t stream) {
     // by one-point rule by phases
     // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2,
     //     i4 in 0:2, i5 in 0:2
-    // c2.taps stored as [i3,i4,i5,i2,i0,i1]
+    // c2.taps stored as [i0,i1,i3,i4,i5,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c2.taps", 7168, 256, stream, relay{6, 15, {2, 2, 256,
-        448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048, 1024}}, v_k2, v_c2_taps));
+        448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {917504, 458752, 1, 1024, 512, 256}}, v_k2,
+        v_c2_taps));
     // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
     CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
@@ -911,8 +943,6 @@ static int check_device(infogan *m) {
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 16384ull, 0, 16384ull,
-        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -983,8 +1013,7 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_reduce_0f9a92ee, "r1", 56, dim3(32, 8), stream, v_k1, v_z, v_r1));
     // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, MIDDLE, k_reduce_aa11a52e, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
-        v_r2, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, MIDDLE, k_reduce_e60bfd5b, "r2.split", 64, 256, stream, v_c2_taps, v_r1, v_r2));
     // c3.phases.parts stored as [i0,i3,i4,i1,i5,i2]
     CALL(launch(m, MIDDLE, k_product_208b1b79, "c3.phases.parts", 128, 256, stream, v_r2,
         v_c3_phases_lines, v_c3_phases_parts));
@@ -1124,6 +1153,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11624448ull, 23760896ull, 0x274286081a8138a1ull};
+    11608064ull, 23744512ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

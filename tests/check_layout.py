@@ -468,6 +468,16 @@ def windows(checks):
                  "; ".join("%s: %s" % s for s in plan.steps))
 
 
+def streamed(checks):
+    """Filters lie so that neighbouring ones stream by vectors and meet all pixels."""
+    path = os.path.join(ROOT, "tests", "unseen", "few_positions.ein")
+    plan = emit(path, "--libs", "none")
+    loads = re.findall(r"w\[u\] = \*reinterpret_cast<const float4 \*>\(&p0\[i0 \* \d+ \+ "
+                       r"i1 \* \d+\s*\+ r0 \* \d+\s*\+ r1 \* \d+\s*\+ r2 \* 96 \+ i2\]", plan.text)
+    checks.check("filters that stream", len(plan.steps) == 1 and len(loads) == 1,
+                 "%s %d" % (plan.steps, len(loads)))
+
+
 def dense(checks, options):
     """What a densely connected block puts together is stored in place and read in one piece."""
     path = os.path.join(ROOT, "tests", "unseen", "dense_block.ein")
@@ -533,6 +543,7 @@ def main():
             channels_last(checks, path, math)
     shuffled(checks)
     windows(checks)
+    streamed(checks)
     for options in ([], ["--libs", "none"], ["--math", "tf32"]):
         dense(checks, options)
     for name in MODELS:

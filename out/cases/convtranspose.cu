@@ -11,7 +11,7 @@
 // plan      1 step, 10.3 us estimated; 30.8 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//    10.3 us est. y.phases                 k_product_ee8e58e2, in 8 parts
+//    10.3 us est. y.phases                 k_product_c272af63, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -540,7 +540,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 // y.phases[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) x[i0,r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     y.phases.lines[i1,i2,i3,r1,r2,r0] where i4 in 0:2, i5 in 0:2, pad x 0
 // p0: x, p1: y.phases.lines
-static __global__ void CLUSTER(8) k_product_ee8e58e2(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_c272af63(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -561,14 +561,14 @@ static __global__ void CLUSTER(8) k_product_ee8e58e2(const float *p0, const floa
             (unsigned)t0 < 2u && (unsigned)t1 < 2u);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p1[i1 * 917504 + i2 * 458752 + i3 * 1792 + r0]);
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i1 * 917504 + i2 * 458752 + r0 * 256 + i3]);
     };
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 8, from = part * 224u;
-    tile.multiply<true, true, 2>(from, min(from + 224u, 1792u), a, moving<4, 229376>(b), next_early,
-        acc);
+    tile.multiply<true, false, 2>(from, min(from + 224u, 1792u), a, moving<1024, 16384>(b),
+        next_early, acc);
     const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -676,8 +676,9 @@ static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *
 static int prepare_weights(convtranspose *m, cudaStream_t stream) {
     // y.phases.lines[i0,i1,i2,i3,i4,i5] = k[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in 0:2,
     //     i3 in 0:2, i4 in 0:2
-    CALL(launch(m, ALONE, k_relay_6b411249, "y.phases.lines", 7168, 256, stream, relay{6, 15, {2, 2,
-        256, 2, 2, 448}, {-4, -1, 16, -8, -2, 4096}, {917504, 458752, 1792, 896, 448, 1}}, v_k,
+    // y.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "y.phases.lines", 7168, 256, stream, relay{5, 15, {2, 2,
+        114688, 2, 2}, {-4, -1, 16, -8, -2}, {917504, 458752, 1, 229376, 114688}}, v_k,
         v_y_phases_lines));
     return 0;
 }
@@ -705,7 +706,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_ee8e58e2);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_c272af63);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -782,7 +783,7 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, ALONE, k_product_ee8e58e2, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
+    CALL(launch(m, ALONE, k_product_c272af63, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
         v_y, (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }
