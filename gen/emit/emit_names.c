@@ -48,25 +48,23 @@ static bool ein__is_taken(const char *name) {
     static const char own[] =
         " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
         " atomicInc attend attend_put await_event await_previous await_steps begin_rows bfloat4"
-        " bfloat4_value bytes CALL calls_on check_device check_run check_weights CLUSTER"
-        " computed computed_load CONST CONST_BYTES CONST_OF conv copy_async create_all "
-        "dynamic_shared E"
+        " bfloat4_value bytes CALL calls_on check_device check_run check_weights CLUSTER computed"
+        " computed_load CONST CONST_BYTES CONST_OF conv copy_async create_all dynamic_shared E"
         " einnet_test end_step engine fail feed fetch fetched fetched_feed fetched_value FIRST"
         " first_like float8 fmaxf fork_streams found_a found_b fragment_columns fragment_rows"
         " half4 half4_value half8 IN info info_inputs info_outputs info_weights INIT INIT_BYTES"
         " INIT_OF join_keys joined_keys KC kept kernel_size key_part KEY_TURNS KS lane_places"
         " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
         " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
-        " moved moving moving_load multiply_add_words network next_early NO_KEY norm nth_load o"
-        " open_branches open_libraries OUT out PAD parts_in_cluster parts_in_memory"
-        " pitched_fragment product_tile ranked record"
-        " record_event relay relu ROUNDS_TF32 row_fragment row_sums run_on"
-        " same_addresses score_unit shared_address shared_of shared_words snprintf some spaced"
-        " spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
-        " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
-        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_type total TURN"
-        " turning turning_load unshifted upload value_of VALUE_TURNS vector_places weight_of"
-        " weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
+        " moved moving moving_load multiply_add_words network next_early NO_CLUSTERS NO_KEY norm"
+        " nth_load o open_branches open_libraries OUT out PAD parts_in_cluster parts_in_memory"
+        " pitched_fragment product_tile ranked record record_event relay relu ROUNDS_TF32"
+        " row_fragment row_sums run_on same_addresses score_unit shared_address shared_of"
+        " shared_words snprintf some spaced spaced_load spread spread_keys std STEP stepped steps"
+        " store_bfloat4 store_half4 store_half8 strlen summed_load summing take_rows tap tapped"
+        " tapped_load taps TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_type"
+        " total TURN turning turning_load unshifted upload value_of VALUE_TURNS vector_places"
+        " weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);
     if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names

@@ -495,8 +495,8 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 
 // The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
 // sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
-// what all have left.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// what all have left. Compiled with -DNO_CLUSTERS they share memory there, too.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(NO_CLUSTERS)
 #define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
