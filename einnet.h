@@ -17864,11 +17864,10 @@ static bool ein__tail_gains(int64_t ps, int64_t whole) {
     return ein__plus(ps, ein__muldiv(ps, EIN__TAIL_MARGIN, 100)) < whole;
 }
 
-// What a cluster's blocks take to add up what they have left: each a share of the tile, from all.
+// What a cluster's blocks take to add up what they have left: each an equal share, from all.
 static int64_t ein__cluster_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                int parts) {
-    int vectors = t->rows * t->cols / EIN__PRODUCT_THREADS / 4;
-    int64_t each = ein__ceil(vectors, parts) * 16 * EIN__PRODUCT_THREADS * (parts - 1);
+    int64_t each = 4 * t->rows * t->cols * (parts - 1) / parts;
     int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1);
     int64_t bytes = ein__times(each, ein__ceil(blocks, g->sms));
     return ein__plus(ein__times(bytes, EIN__CLUSTER_BYTE_PS), EIN__CLUSTER_PS);
@@ -42655,8 +42654,9 @@ static const char *const ein__tmpl_product[] = {
     "    //@if parts",
     "#pragma unroll",
     "    for (int s = 0; s < 4 * shares.OWN; s += $V) {",
-    "        const int e = 4 * shares.OWN * shares.turn() + s;",
-    "        if (!shares.has(e / 4)) break;",
+    "        if (!shares.has(s / 4)) break;",
+    "        const unsigned thread = shares.thread(s / 4);",
+    "        const int e = 4 * shares.vector(s / 4) + s % 4;",
     "        const int i = $i, j = $j;",
     "        $store;",
     "    }",
@@ -43407,13 +43407,18 @@ static const char *const ein__tmpl_tail[] = {
     "    unsigned *arrived;",
     "",
     "    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)",
-    "        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),",
+    "        : sums(parts + blockIdx.x * (N * 256u)),",
     "          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +",
     "               blockIdx.x * (2u * LINES)),",
     "          arrived(counters + blockIdx.x / PARTS) {}",
     "    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }",
-    "    // Which of the TURNS blocks that go on this is, and whether it has vector e.",
-    "    static __device__ __forceinline__ int turn() { return 0; }",
+    "    // Which of the TURNS blocks that go on this is.",
+    "    static __device__ __forceinline__ unsigned turn() { return 0u; }",
+    "    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of",
+    "    // which thread's sums it is; and whether there is one.",
+    "    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }",
+    "    static __device__ __forceinline__ int vector(int n) { return n; }",
+    "    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }",
     "    static __device__ __forceinline__ bool has(int) { return true; }",
     "    __device__ __forceinline__ void begin() const {}",
     "    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }",
@@ -43434,7 +43439,7 @@ static const char *const ein__tmpl_tail[] = {
     "        float v[4];",
     "#pragma unroll",
     "        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];",
-    "        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
+    "        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);",
     "    }",
     "}",
     "",
@@ -43443,11 +43448,10 @@ static const char *const ein__tmpl_tail[] = {
     "static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {",
     "#pragma unroll",
     "    for (int n = 0; n < S::OWN; n++) {",
-    "        const int e = S::turn() * S::OWN + n;",
-    "        if (!S::has(e)) break;",
+    "        if (!S::has(n)) break;",
     "#pragma unroll",
     "        for (int p = 0; p < S::COUNT; p++) {",
-    "            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);",
+    "            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);",
     "            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;",
     "        }",
     "    }",
@@ -43474,15 +43478,26 @@ static const char *const ein__tmpl_tail[] = {
     "template <int PARTS, int N, int LINES>",
     "struct parts_in_cluster {",
     "    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,",
-    "                     TURNS = PARTS;",
+    "                     TURNS = PARTS, SHARE = N * 256 / PARTS;",
+    "    static const bool SAME = N % PARTS == 0;  // threads go on with their own places",
     "    float4 *sums;",
     "    float *rows;",
     "",
     "    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)",
-    "        : sums(static_cast<float4 *>(tile) + threadIdx.x),",
-    "          rows(static_cast<float *>(tile) + N * 1024) {}",
-    "    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }",
-    "    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }",
+    "        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}",
+    "    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }",
+    "    static __device__ __forceinline__ unsigned place(int n) {",
+    "        return turn() * SHARE + n * 256u + threadIdx.x;",
+    "    }",
+    "    static __device__ __forceinline__ int vector(int n) {",
+    "        return SAME \? int(turn()) * OWN + n : int(place(n) / 256u);",
+    "    }",
+    "    static __device__ __forceinline__ unsigned thread(int n) {",
+    "        return SAME \? threadIdx.x : place(n) % 256u;",
+    "    }",
+    "    static __device__ __forceinline__ bool has(int n) {",
+    "        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);",
+    "    }",
     "    // All threads have read what they multiply.",
     "    __device__ __forceinline__ void begin() const { __syncthreads(); }",
     "    __device__ __forceinline__ bool arrive() const {",
@@ -43498,10 +43513,10 @@ static const char *const ein__tmpl_tail[] = {
     "    }",
     "    // No block ends while others read what it has left.",
     "    __device__ __forceinline__ void leave() const {",
-    "        asm volatile(\"barrier.cluster.arrive.release.aligned;\" ::: \"memory\");",
+    "        asm volatile(\"barrier.cluster.arrive.aligned;\" ::: \"memory\");",
     "    }",
     "    __device__ __forceinline__ void end() const {",
-    "        asm volatile(\"barrier.cluster.wait.acquire.aligned;\" ::: \"memory\");",
+    "        asm volatile(\"barrier.cluster.wait.aligned;\" ::: \"memory\");",
     "    }",
     "};",
     "#else",
@@ -44792,18 +44807,22 @@ static const char *const ein__tmpl_tiles[] = {
     "",
     "    static const unsigned ACROSS = BN / RN;  // threads along a row",
     "",
-    "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
+    "    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }",
     "    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are",
     "    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads",
     "    // four words a thread in two cycles, not four.",
-    "    static __device__ unsigned down() {",
-    "        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;",
+    "    static __device__ unsigned down(unsigned t = threadIdx.x) {",
+    "        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;",
     "    }",
-    "    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }",
-    "    static __device__ unsigned top() { return down() * RM; }",
-    "    // Row i and column j of those that a thread stores, RM / PARTS by RN.",
-    "    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }",
-    "    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }",
+    "    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }",
+    "    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }",
+    "    // Row i and column j of those that thread t stores, RM / PARTS by RN.",
+    "    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {",
+    "        return top(t) + part(t) * (RM / PARTS) + i;",
+    "    }",
+    "    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {",
+    "        return across(t) * V + j % V + j / V * (ACROSS * V);",
+    "    }",
     "    // Where column n of the tile lies, so that each four of a thread's lie together.",
     "    static __device__ unsigned place(unsigned n) {",
     "        const unsigned j = n / (ACROSS * V) * V + n % V;",
@@ -45412,21 +45431,23 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    static const int RN = PARTS > 1 \? V : V > 1 \? WN / 2 : WN / 4;",
     "    __align__(128) unsigned char bytes[STEPS > SUMS \? STEPS : SUMS];",
     "",
-    "    static __device__ unsigned lane() { return threadIdx.x % 32u; }",
-    "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
-    "    static __device__ unsigned top() { return threadIdx.x / 32u / (BN / WN) % (BM / WM) * WM; }",
-    "    static __device__ unsigned left() { return threadIdx.x / 32u % (BN / WN) * WN; }",
-    "    // Row i and column j of those that a thread stores. With V > 1 two lanes have exchanged what",
-    "    // they computed, so that four columns of a row lie together.",
-    "    static __device__ unsigned row(int i) {",
-    "        if (PARTS > 1) return (threadIdx.x + 256u * i) * V / BN;",
-    "        if (V > 1) return top() + 16 * i + lane() % 2u * 8 + lane() / 4u;",
-    "        return top() + i / 2 * 16 + i % 2 * 8 + lane() / 4u;",
+    "    static __device__ unsigned lane(unsigned t = threadIdx.x) { return t % 32u; }",
+    "    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }",
+    "    static __device__ unsigned top(unsigned t = threadIdx.x) {",
+    "        return t / 32u / (BN / WN) % (BM / WM) * WM;",
     "    }",
-    "    static __device__ unsigned column(int j) {",
-    "        if (PARTS > 1) return threadIdx.x * V % BN + j;",
-    "        if (V > 1) return left() + j / 4 * 8 + lane() % 4u / 2u * 4 + j % 4;",
-    "        return left() + j / 2 * 8 + lane() % 4u * 2 + j % 2;",
+    "    static __device__ unsigned left(unsigned t = threadIdx.x) { return t / 32u % (BN / WN) * WN; }",
+    "    // Row i and column j of those that thread t stores. With V > 1 two lanes have exchanged what",
+    "    // they computed, so that four columns of a row lie together.",
+    "    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {",
+    "        if (PARTS > 1) return (t + 256u * i) * V / BN;",
+    "        if (V > 1) return top(t) + 16 * i + lane(t) % 2u * 8 + lane(t) / 4u;",
+    "        return top(t) + i / 2 * 16 + i % 2 * 8 + lane(t) / 4u;",
+    "    }",
+    "    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {",
+    "        if (PARTS > 1) return t * V % BN + j;",
+    "        if (V > 1) return left(t) + j / 4 * 8 + lane(t) % 4u / 2u * 4 + j % 4;",
+    "        return left(t) + j / 2 * 8 + lane(t) % 4u * 2 + j % 2;",
     "    }",
     "",
     "    __device__ T *factor(int stage, int b) {",
@@ -50800,6 +50821,14 @@ typedef struct ein__kprod {
     int64_t shared;
 } ein__kprod;
 
+// Row i and column j of the tile that a thread stores, or the one whose sums it has added up.
+static const char *ein__kprod_row(const ein__kprod *r) {
+    return r->parts > 1 ? "tile.row(i, thread)" : "tile.row(i)";
+}
+static const char *ein__kprod_column(const ein__kprod *r) {
+    return r->parts > 1 ? "tile.column(j, thread)" : "tile.column(j)";
+}
+
 // Steps of a tensor cores' tile that have room. A factor that passes through registers is one step
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
@@ -51679,7 +51708,7 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     ein__kprod_room(g, step, r);
     ein__kprod_factor(g, step, r);
     if (step->also.i) ein__kprod_also(g, step, r);
-    ein__kprod_name_factors(g, r, step->nrow - r->kinds, "tile.row(i)");
+    ein__kprod_name_factors(g, r, step->nrow - r->kinds, ein__kprod_row(r));
     ein__kuncount(g);
     g->vec = vec;
 }
@@ -51741,8 +51770,10 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
     if (in.n) ein__put(&body, "}\n");
     if (body.s) {
-        ein__kprod_declare(g, &head, rows, nrow, m, "m0 + tile.row(i)", body.s);
-        ein__kprod_declare(g, &head, cols, ncol, at, "n0 + tile.column(j)", body.s);
+        const char *row = ein__namef(g->ctx, "m0 + %s", ein__kprod_row(r));
+        const char *column = ein__namef(g->ctx, "n0 + %s", ein__kprod_column(r));
+        ein__kprod_declare(g, &head, rows, nrow, m, row, body.s);
+        ein__kprod_declare(g, &head, cols, ncol, at, column, body.s);
     }
     ein__buf_free(&r->store);
     ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");

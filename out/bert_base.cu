@@ -7,70 +7,70 @@
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
-// memory    arena 5868 kB (workspace 3564 kB of it), constants 325 MB, peak in create 594 MB
-// plan      61 steps, 830.6 us estimated; 959.8 us without derivation
+// memory    arena 11 MB (workspace 9408 kB of it), constants 325 MB, peak in create 600 MB
+// plan      61 steps, 818.3 us estimated; 938.3 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, norm taken into the product 23
-//    17.3 us est. a.0.v.split.merged       k_product_0de9eecf, in 3 parts
+//    17.1 us est. a.0.v.split.merged       k_product_2e33cb66, in 8 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     7.7 us est. r.0                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.0                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.0                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.1.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.0                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.0                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.0                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.1.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     7.7 us est. r.1                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.1                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.1                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.2.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.1                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.1                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.1                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.2.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     7.7 us est. r.2                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.2                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.2                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.3.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.2                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.2                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.2                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.3.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     7.7 us est. r.3                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.3                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.3                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.4.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.3                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.3                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.3                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.4.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     7.7 us est. r.4                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.4                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.4                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.5.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.4                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.4                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.4                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.5.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     7.7 us est. r.5                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.5                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.5                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.6.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.5                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.5                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.5                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.6.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     7.7 us est. r.6                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.6                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.6                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.7.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.6                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.6                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.6                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.7.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     7.7 us est. r.7                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.7                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.7                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.8.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.7                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.7                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.7                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.8.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     7.7 us est. r.8                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.8                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.8                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.9.v.split.merged       k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.8                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.8                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.8                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.9.v.split.merged       k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     7.7 us est. r.9                      k_product_99e82296, in 8 parts
-//    19.4 us est. g.9                      k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.9                      k_product_1343de68, in 8 parts
-//    17.7 us est. a.10.v.split.merged      k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.9                      k_product_ebe58448, in 8 parts
+//    19.4 us est. g.9                      k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.9                      k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.10.v.split.merged      k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     7.7 us est. r.10                     k_product_99e82296, in 8 parts
-//    19.4 us est. g.10                     k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.10                     k_product_1343de68, in 8 parts
-//    17.7 us est. a.11.v.split.merged      k_product_dc0baf74, in 3 parts
+//     7.3 us est. r.10                     k_product_ebe58448, in 8 parts
+//    19.4 us est. g.10                     k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.10                     k_product_26eabd7e, in 8 parts
+//    17.4 us est. a.11.v.split.merged      k_product_a1c01cb5, in 8 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     7.7 us est. r.11                     k_product_99e82296, in 8 parts
-//    19.4 us est. g.11                     k_product_a1b3e4cf, in 2 parts
-//    19.3 us est. s.11                     k_product_1343de68, in 8 parts
+//     7.3 us est. r.11                     k_product_ebe58448, in 8 parts
+//    19.4 us est. g.11                     k_product_04cb46d9, in 2 parts
+//    19.0 us est. s.11                     k_product_26eabd7e, in 8 parts
 //     2.0 us est. y                        k_row_f1d9b66f
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -81,7 +81,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define BERT_BASE_ARENA_BYTES 6008832ull
+#define BERT_BASE_ARENA_BYTES 11993088ull
 #define BERT_BASE_WEIGHT_BYTES 340218112ull
 
 #ifdef __cplusplus
@@ -342,170 +342,170 @@ const bert_base_info *bert_base_describe(void);
 #define v_b_11_b CONST(141917184)
 #define v_h_11_scale CONST(141920256)
 #define v_h_11_bias CONST(141923328)
-#define v_a_11_c ARENA(4829184)
-#define v_a_10_c ARENA(4829184)
-#define v_a_9_c ARENA(4829184)
-#define v_a_8_c ARENA(4829184)
-#define v_a_7_c ARENA(4829184)
-#define v_a_6_c ARENA(4829184)
-#define v_a_5_c ARENA(4829184)
-#define v_a_4_c ARENA(4829184)
-#define v_a_3_c ARENA(4829184)
-#define v_a_2_c ARENA(4829184)
-#define v_a_1_c ARENA(4829184)
-#define v_a_0_c ARENA(4829184)
+#define v_a_11_c ARENA(10813440)
+#define v_a_10_c ARENA(10813440)
+#define v_a_9_c ARENA(10813440)
+#define v_a_8_c ARENA(10813440)
+#define v_a_7_c ARENA(10813440)
+#define v_a_6_c ARENA(10813440)
+#define v_a_5_c ARENA(10813440)
+#define v_a_4_c ARENA(10813440)
+#define v_a_3_c ARENA(10813440)
+#define v_a_2_c ARENA(10813440)
+#define v_a_1_c ARENA(10813440)
+#define v_a_0_c ARENA(10813440)
 #define v_a_0_v_split_weights CONST(141926400)
-#define v_a_0_v_split_merged ARENA(3649536)
-#define v_r_0 ARENA(5222400)
-#define v_n_0 ARENA(5615616)
+#define v_a_0_v_split_merged ARENA(9633792)
+#define v_r_0 ARENA(11206656)
+#define v_n_0 ARENA(11599872)
 #define v_n_0_offset CONST(141935616)
 #define v_n_0_offset2 CONST(141947904)
 #define v_n_0_weights CONST(141960192)
-#define v_g_0 ARENA(3649536)
-#define v_s_0 ARENA(5222400)
-#define v_h_0 ARENA(5615616)
+#define v_g_0 ARENA(9633792)
+#define v_s_0 ARENA(11206656)
+#define v_h_0 ARENA(11599872)
 #define v_a_1_v_p_p_weights INIT(198291456)
 #define v_h_0_offset CONST(151397376)
 #define v_h_0_offset2 CONST(151406592)
 #define v_a_1_v_split_weights CONST(151415808)
-#define v_a_1_v_split_merged ARENA(3649536)
-#define v_r_1 ARENA(5222400)
-#define v_n_1 ARENA(5615616)
+#define v_a_1_v_split_merged ARENA(9633792)
+#define v_r_1 ARENA(11206656)
+#define v_n_1 ARENA(11599872)
 #define v_n_1_offset CONST(151425024)
 #define v_n_1_offset2 CONST(151437312)
 #define v_n_1_weights CONST(151449600)
-#define v_g_1 ARENA(3649536)
-#define v_s_1 ARENA(5222400)
-#define v_h_1 ARENA(5615616)
+#define v_g_1 ARENA(9633792)
+#define v_s_1 ARENA(11206656)
+#define v_h_1 ARENA(11599872)
 #define v_a_2_v_p_p_weights INIT(205369344)
 #define v_h_1_offset CONST(160886784)
 #define v_h_1_offset2 CONST(160896000)
 #define v_a_2_v_split_weights CONST(160905216)
-#define v_a_2_v_split_merged ARENA(3649536)
-#define v_r_2 ARENA(5222400)
-#define v_n_2 ARENA(5615616)
+#define v_a_2_v_split_merged ARENA(9633792)
+#define v_r_2 ARENA(11206656)
+#define v_n_2 ARENA(11599872)
 #define v_n_2_offset CONST(160914432)
 #define v_n_2_offset2 CONST(160926720)
 #define v_n_2_weights CONST(160939008)
-#define v_g_2 ARENA(3649536)
-#define v_s_2 ARENA(5222400)
-#define v_h_2 ARENA(5615616)
+#define v_g_2 ARENA(9633792)
+#define v_s_2 ARENA(11206656)
+#define v_h_2 ARENA(11599872)
 #define v_a_3_v_p_p_weights INIT(212447232)
 #define v_h_2_offset CONST(170376192)
 #define v_h_2_offset2 CONST(170385408)
 #define v_a_3_v_split_weights CONST(170394624)
-#define v_a_3_v_split_merged ARENA(3649536)
-#define v_r_3 ARENA(5222400)
-#define v_n_3 ARENA(5615616)
+#define v_a_3_v_split_merged ARENA(9633792)
+#define v_r_3 ARENA(11206656)
+#define v_n_3 ARENA(11599872)
 #define v_n_3_offset CONST(170403840)
 #define v_n_3_offset2 CONST(170416128)
 #define v_n_3_weights CONST(170428416)
-#define v_g_3 ARENA(3649536)
-#define v_s_3 ARENA(5222400)
-#define v_h_3 ARENA(5615616)
+#define v_g_3 ARENA(9633792)
+#define v_s_3 ARENA(11206656)
+#define v_h_3 ARENA(11599872)
 #define v_a_4_v_p_p_weights INIT(219525120)
 #define v_h_3_offset CONST(179865600)
 #define v_h_3_offset2 CONST(179874816)
 #define v_a_4_v_split_weights CONST(179884032)
-#define v_a_4_v_split_merged ARENA(3649536)
-#define v_r_4 ARENA(5222400)
-#define v_n_4 ARENA(5615616)
+#define v_a_4_v_split_merged ARENA(9633792)
+#define v_r_4 ARENA(11206656)
+#define v_n_4 ARENA(11599872)
 #define v_n_4_offset CONST(179893248)
 #define v_n_4_offset2 CONST(179905536)
 #define v_n_4_weights CONST(179917824)
-#define v_g_4 ARENA(3649536)
-#define v_s_4 ARENA(5222400)
-#define v_h_4 ARENA(5615616)
+#define v_g_4 ARENA(9633792)
+#define v_s_4 ARENA(11206656)
+#define v_h_4 ARENA(11599872)
 #define v_a_5_v_p_p_weights INIT(226603008)
 #define v_h_4_offset CONST(189355008)
 #define v_h_4_offset2 CONST(189364224)
 #define v_a_5_v_split_weights CONST(189373440)
-#define v_a_5_v_split_merged ARENA(3649536)
-#define v_r_5 ARENA(5222400)
-#define v_n_5 ARENA(5615616)
+#define v_a_5_v_split_merged ARENA(9633792)
+#define v_r_5 ARENA(11206656)
+#define v_n_5 ARENA(11599872)
 #define v_n_5_offset CONST(189382656)
 #define v_n_5_offset2 CONST(189394944)
 #define v_n_5_weights CONST(189407232)
-#define v_g_5 ARENA(3649536)
-#define v_s_5 ARENA(5222400)
-#define v_h_5 ARENA(5615616)
+#define v_g_5 ARENA(9633792)
+#define v_s_5 ARENA(11206656)
+#define v_h_5 ARENA(11599872)
 #define v_a_6_v_p_p_weights INIT(233680896)
 #define v_h_5_offset CONST(198844416)
 #define v_h_5_offset2 CONST(198853632)
 #define v_a_6_v_split_weights CONST(198862848)
-#define v_a_6_v_split_merged ARENA(3649536)
-#define v_r_6 ARENA(5222400)
-#define v_n_6 ARENA(5615616)
+#define v_a_6_v_split_merged ARENA(9633792)
+#define v_r_6 ARENA(11206656)
+#define v_n_6 ARENA(11599872)
 #define v_n_6_offset CONST(198872064)
 #define v_n_6_offset2 CONST(198884352)
 #define v_n_6_weights CONST(198896640)
-#define v_g_6 ARENA(3649536)
-#define v_s_6 ARENA(5222400)
-#define v_h_6 ARENA(5615616)
+#define v_g_6 ARENA(9633792)
+#define v_s_6 ARENA(11206656)
+#define v_h_6 ARENA(11599872)
 #define v_a_7_v_p_p_weights INIT(240758784)
 #define v_h_6_offset CONST(208333824)
 #define v_h_6_offset2 CONST(208343040)
 #define v_a_7_v_split_weights CONST(208352256)
-#define v_a_7_v_split_merged ARENA(3649536)
-#define v_r_7 ARENA(5222400)
-#define v_n_7 ARENA(5615616)
+#define v_a_7_v_split_merged ARENA(9633792)
+#define v_r_7 ARENA(11206656)
+#define v_n_7 ARENA(11599872)
 #define v_n_7_offset CONST(208361472)
 #define v_n_7_offset2 CONST(208373760)
 #define v_n_7_weights CONST(208386048)
-#define v_g_7 ARENA(3649536)
-#define v_s_7 ARENA(5222400)
-#define v_h_7 ARENA(5615616)
+#define v_g_7 ARENA(9633792)
+#define v_s_7 ARENA(11206656)
+#define v_h_7 ARENA(11599872)
 #define v_a_8_v_p_p_weights INIT(247836672)
 #define v_h_7_offset CONST(217823232)
 #define v_h_7_offset2 CONST(217832448)
 #define v_a_8_v_split_weights CONST(217841664)
-#define v_a_8_v_split_merged ARENA(3649536)
-#define v_r_8 ARENA(5222400)
-#define v_n_8 ARENA(5615616)
+#define v_a_8_v_split_merged ARENA(9633792)
+#define v_r_8 ARENA(11206656)
+#define v_n_8 ARENA(11599872)
 #define v_n_8_offset CONST(217850880)
 #define v_n_8_offset2 CONST(217863168)
 #define v_n_8_weights CONST(217875456)
-#define v_g_8 ARENA(3649536)
-#define v_s_8 ARENA(5222400)
-#define v_h_8 ARENA(5615616)
+#define v_g_8 ARENA(9633792)
+#define v_s_8 ARENA(11206656)
+#define v_h_8 ARENA(11599872)
 #define v_a_9_v_p_p_weights INIT(254914560)
 #define v_h_8_offset CONST(227312640)
 #define v_h_8_offset2 CONST(227321856)
 #define v_a_9_v_split_weights CONST(227331072)
-#define v_a_9_v_split_merged ARENA(3649536)
-#define v_r_9 ARENA(5222400)
-#define v_n_9 ARENA(5615616)
+#define v_a_9_v_split_merged ARENA(9633792)
+#define v_r_9 ARENA(11206656)
+#define v_n_9 ARENA(11599872)
 #define v_n_9_offset CONST(227340288)
 #define v_n_9_offset2 CONST(227352576)
 #define v_n_9_weights CONST(227364864)
-#define v_g_9 ARENA(3649536)
-#define v_s_9 ARENA(5222400)
-#define v_h_9 ARENA(5615616)
+#define v_g_9 ARENA(9633792)
+#define v_s_9 ARENA(11206656)
+#define v_h_9 ARENA(11599872)
 #define v_a_10_v_p_p_weights INIT(261992448)
 #define v_h_9_offset CONST(236802048)
 #define v_h_9_offset2 CONST(236811264)
 #define v_a_10_v_split_weights CONST(236820480)
-#define v_a_10_v_split_merged ARENA(3649536)
-#define v_r_10 ARENA(5222400)
-#define v_n_10 ARENA(5615616)
+#define v_a_10_v_split_merged ARENA(9633792)
+#define v_r_10 ARENA(11206656)
+#define v_n_10 ARENA(11599872)
 #define v_n_10_offset CONST(236829696)
 #define v_n_10_offset2 CONST(236841984)
 #define v_n_10_weights CONST(236854272)
-#define v_g_10 ARENA(3649536)
-#define v_s_10 ARENA(5222400)
-#define v_h_10 ARENA(5615616)
+#define v_g_10 ARENA(9633792)
+#define v_s_10 ARENA(11206656)
+#define v_h_10 ARENA(11599872)
 #define v_a_11_v_p_p_weights INIT(269070336)
 #define v_h_10_offset CONST(246291456)
 #define v_h_10_offset2 CONST(246300672)
 #define v_a_11_v_split_weights CONST(246309888)
-#define v_a_11_v_split_merged ARENA(3649536)
-#define v_r_11 ARENA(5222400)
-#define v_n_11 ARENA(5615616)
+#define v_a_11_v_split_merged ARENA(9633792)
+#define v_r_11 ARENA(11206656)
+#define v_n_11 ARENA(11599872)
 #define v_n_11_offset CONST(246319104)
 #define v_n_11_offset2 CONST(246331392)
 #define v_n_11_weights CONST(246343680)
-#define v_g_11 ARENA(3649536)
-#define v_s_11 ARENA(5222400)
+#define v_g_11 ARENA(9633792)
+#define v_s_11 ARENA(11206656)
 #define v_a_0_v_p_p_weights CONST(255780864)
 #define v_h_0_weights CONST(262858752)
 #define v_h_1_weights CONST(269936640)
@@ -519,7 +519,7 @@ const bert_base_info *bert_base_describe(void);
 #define v_h_9_weights CONST(326559744)
 #define v_h_10_weights CONST(333637632)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340723712ull
+#define CONST_BYTES 340722432ull
 #define INIT_BYTES 276148224ull
 #define v_arrived CONST_OF(unsigned, 340715520)
 
@@ -778,18 +778,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -975,13 +979,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -1002,7 +1011,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -1011,11 +1020,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -1038,15 +1046,26 @@ static __device__ __forceinline__ float add_row(const S &shares, int kind, unsig
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -1062,10 +1081,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -1115,27 +1134,26 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // by merging: shared input
 // a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
 // p0: x, p1: a.0.v.p.p.weights, p2: a.0.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_0de9eecf(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+static __global__ void CLUSTER(8) k_product_2e33cb66(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 3u % 36u * 64u, m0 = id / 108u % 2u * 64u;
+    const unsigned n0 = id / 8u % 24u * 96u, m0 = id / 192u % 2u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 768 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 3, from = part * 256u;
-    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<9216,
-        147456>(b), next_early, acc);
-    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
+    float acc[4][12] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 96u;
+    tile.multiply<true, false, 2>(from, min(from + 96u, 768u), moving<4, 98304>(a), moving<9216,
+        128>(b), next_early, acc);
+    const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1143,11 +1161,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_0de9eecf(const float 
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
         *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(sum[s] + v0.x,
             sum[s + 1] + v0.y, sum[s + 2] + v0.z, sum[s + 3] + v0.w);
@@ -1324,7 +1343,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: x, p3: a.0.b
-static __global__ void CLUSTER(8) k_product_99e82296(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_ebe58448(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
@@ -1352,11 +1371,12 @@ static __global__ void CLUSTER(8) k_product_99e82296(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
         const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
         *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
@@ -1387,7 +1407,7 @@ static __global__ void CLUSTER(8) k_product_99e82296(const float *p0, const floa
 //     n.0.factor2[0,i1] * n.0.scale[i2]
 // p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset,
 //     p6: f.0.b
-static __global__ void CLUSTER(2) k_product_a1b3e4cf(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_04cb46d9(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, const float *p5, const float *p6,
     float *__restrict__ y, float *__restrict__ also, float4 *parts, unsigned *arrived,
     bool next_early) {
@@ -1462,25 +1482,26 @@ static __global__ void CLUSTER(2) k_product_a1b3e4cf(const float *p0, const floa
     }
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
         const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * sum[s]
-            + v14.x);
+        const float v15 = factor[1][tile.row(i, thread)] * v13.x + (factor[0][tile.row(i,
+            thread)] * sum[s] + v14.x);
         const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
         const float v17 = v15 + v16.x;
-        const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * sum[s + 1]
-            + v14.y);
+        const float v18 = factor[1][tile.row(i, thread)] * v13.y + (factor[0][tile.row(i,
+            thread)] * sum[s + 1] + v14.y);
         const float v19 = v18 + v16.y;
-        const float v20 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * sum[s + 2]
-            + v14.z);
+        const float v20 = factor[1][tile.row(i, thread)] * v13.z + (factor[0][tile.row(i,
+            thread)] * sum[s + 2] + v14.z);
         const float v21 = v20 + v16.z;
-        const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * sum[s + 3]
-            + v14.w);
+        const float v22 = factor[1][tile.row(i, thread)] * v13.w + (factor[0][tile.row(i,
+            thread)] * sum[s + 3] + v14.w);
         const float v23 = v22 + v16.w;
         *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v17 * 0.70710677f)
             + 1.f) * (v17 * 0.5f), (erff(v19 * 0.70710677f) + 1.f) * (v19 * 0.5f),
@@ -1493,7 +1514,7 @@ static __global__ void CLUSTER(2) k_product_a1b3e4cf(const float *p0, const floa
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
 // p0: g.0, p1: b.0.w, p2: n.0, p3: b.0.b
-static __global__ void CLUSTER(8) k_product_1343de68(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_26eabd7e(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
@@ -1521,11 +1542,12 @@ static __global__ void CLUSTER(8) k_product_1343de68(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
         const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
         *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
@@ -1555,13 +1577,13 @@ static __global__ void CLUSTER(8) k_product_1343de68(const float *p0, const floa
 //     h.0.factor2[0,i1] * h.0.scale[i2]
 // p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset,
 //     p6: a.1.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_dc0baf74(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
-    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
-    unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+static __global__ void CLUSTER(8) k_product_a1c01cb5(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *p4, const float *p5, const float *p6,
+    float *__restrict__ y, float *__restrict__ also, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 3u % 36u * 64u, m0 = id / 108u % 2u * 64u;
+    const unsigned n0 = id / 8u % 24u * 96u, m0 = id / 192u % 2u * 64u;
     struct found_a {
         float4 v0;
         float v1;
@@ -1578,16 +1600,16 @@ static __global__ void __launch_bounds__(256, 1) k_product_dc0baf74(const float 
         return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
-    float acc[8][4] = {};
+    float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
-    const unsigned part = blockIdx.x % 3, from = part * 256u;
-    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
-        moving<9216, 147456>(b), next_early, acc);
-    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
+    const unsigned part = blockIdx.x % 8, from = part * 96u;
+    tile.multiply<true, false, 2>(from, min(from + 96u, 768u), summing(computed(a, make_a), &sums),
+        moving<9216, 128>(b), next_early, acc);
+    const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
@@ -1614,40 +1636,39 @@ static __global__ void __launch_bounds__(256, 1) k_product_dc0baf74(const float 
     }
     __syncthreads();
     shares.leave();
-    for (unsigned e = threadIdx.x + 256u * shares.turn(); e < 384u; e += 256u * shares.TURNS) {
-        const unsigned line = e / 6u;
+    for (unsigned e = threadIdx.x + 256u * shares.turn(); e < 512u; e += 256u * shares.TURNS) {
+        const unsigned line = e / 8u;
         const int i1 = (int)(m0 + line);
-        const int r0 = (int)(n0 / 64u * 24u + e % 6u * 4u);
-        if (r0 < 768) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-            const float v6 = p0[i1 * 768];
-            const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
-            const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
-            const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
-            const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
-            const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
-            const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
-            *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
-        }
+        const int r0 = (int)(n0 / 96u * 32u + e % 8u * 4u);
+        const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+        const float v6 = p0[i1 * 768];
+        const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
+        const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
+        const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
+        const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
+        const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
+        *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
     }
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
         const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * sum[s]
-            + v14.x);
+        const float v15 = factor[1][tile.row(i, thread)] * v13.x + (factor[0][tile.row(i,
+            thread)] * sum[s] + v14.x);
         const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
-        const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * sum[s + 1]
-            + v14.y);
-        const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * sum[s + 2]
-            + v14.z);
-        const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * sum[s + 3]
-            + v14.w);
+        const float v17 = factor[1][tile.row(i, thread)] * v13.y + (factor[0][tile.row(i,
+            thread)] * sum[s + 1] + v14.y);
+        const float v18 = factor[1][tile.row(i, thread)] * v13.z + (factor[0][tile.row(i,
+            thread)] * sum[s + 2] + v14.z);
+        const float v19 = factor[1][tile.row(i, thread)] * v13.w + (factor[0][tile.row(i,
+            thread)] * sum[s + 3] + v14.w);
         *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v15 + v16.x, v17 + v16.y,
             v18 + v16.z, v19 + v16.w);
     }
@@ -2281,7 +2302,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_0de9eecf);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_2e33cb66);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2301,7 +2322,7 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 8192ull, 0, 8192ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 6912ull, 0, 6912ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2561,169 +2582,169 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ALONE, k_product_0de9eecf, "a.0.v.split.merged", 216, 256, stream, v_x,
+    CALL(launch(m, ALONE, k_product_2e33cb66, "a.0.v.split.merged", 384, 256, stream, v_x,
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.0", 128, 256, stream, v_a_0_c, v_a_0_w, v_x,
-        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 72));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.0", 128, 256, stream, v_a_0_c, v_a_0_w, v_x,
+        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 48));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
-        (float4 *)v_workspace, v_arrived + 88));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.0", 128, 256, stream, v_g_0, v_b_0_w, v_n_0,
-        v_b_0_b, v_s_0, (float4 *)v_workspace, v_arrived + 152));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.1.v.split.merged", 216, 256, stream, v_s_0,
+        (float4 *)v_workspace, v_arrived + 64));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.0", 128, 256, stream, v_g_0, v_b_0_w, v_n_0,
+        v_b_0_b, v_s_0, (float4 *)v_workspace, v_arrived + 128));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.1.v.split.merged", 384, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
-        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 168));
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 144));
     // a.1.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.1", 128, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
-        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 240));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.1", 128, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 192));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
-        (float4 *)v_workspace, v_arrived + 256));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.1", 128, 256, stream, v_g_1, v_b_1_w, v_n_1,
-        v_b_1_b, v_s_1, (float4 *)v_workspace, v_arrived + 320));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.2.v.split.merged", 216, 256, stream, v_s_1,
+        (float4 *)v_workspace, v_arrived + 208));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.1", 128, 256, stream, v_g_1, v_b_1_w, v_n_1,
+        v_b_1_b, v_s_1, (float4 *)v_workspace, v_arrived + 272));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.2.v.split.merged", 384, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
-        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 336));
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 288));
     // a.2.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.2", 128, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
-        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 408));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.2", 128, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 336));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
-        (float4 *)v_workspace, v_arrived + 424));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.2", 128, 256, stream, v_g_2, v_b_2_w, v_n_2,
-        v_b_2_b, v_s_2, (float4 *)v_workspace, v_arrived + 488));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.3.v.split.merged", 216, 256, stream, v_s_2,
+        (float4 *)v_workspace, v_arrived + 352));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.2", 128, 256, stream, v_g_2, v_b_2_w, v_n_2,
+        v_b_2_b, v_s_2, (float4 *)v_workspace, v_arrived + 416));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.3.v.split.merged", 384, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
-        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 504));
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 432));
     // a.3.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.3", 128, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
-        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 576));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.3", 128, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 480));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
-        (float4 *)v_workspace, v_arrived + 592));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.3", 128, 256, stream, v_g_3, v_b_3_w, v_n_3,
-        v_b_3_b, v_s_3, (float4 *)v_workspace, v_arrived + 656));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.4.v.split.merged", 216, 256, stream, v_s_3,
+        (float4 *)v_workspace, v_arrived + 496));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.3", 128, 256, stream, v_g_3, v_b_3_w, v_n_3,
+        v_b_3_b, v_s_3, (float4 *)v_workspace, v_arrived + 560));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.4.v.split.merged", 384, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
-        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 672));
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 576));
     // a.4.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.4", 128, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
-        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 744));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.4", 128, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 624));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
-        (float4 *)v_workspace, v_arrived + 760));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.4", 128, 256, stream, v_g_4, v_b_4_w, v_n_4,
-        v_b_4_b, v_s_4, (float4 *)v_workspace, v_arrived + 824));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.5.v.split.merged", 216, 256, stream, v_s_4,
+        (float4 *)v_workspace, v_arrived + 640));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.4", 128, 256, stream, v_g_4, v_b_4_w, v_n_4,
+        v_b_4_b, v_s_4, (float4 *)v_workspace, v_arrived + 704));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.5.v.split.merged", 384, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
-        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 840));
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 720));
     // a.5.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.5", 128, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
-        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.5", 128, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 768));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
-        (float4 *)v_workspace, v_arrived + 928));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.5", 128, 256, stream, v_g_5, v_b_5_w, v_n_5,
-        v_b_5_b, v_s_5, (float4 *)v_workspace, v_arrived + 992));
+        (float4 *)v_workspace, v_arrived + 784));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.5", 128, 256, stream, v_g_5, v_b_5_w, v_n_5,
+        v_b_5_b, v_s_5, (float4 *)v_workspace, v_arrived + 848));
     return 0;
 }
 
 static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.6.v.split.merged", 216, 256, stream, v_s_5,
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.6.v.split.merged", 384, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
-        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1008));
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 864));
     // a.6.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.6", 128, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
-        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1080));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.6", 128, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 912));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
-        (float4 *)v_workspace, v_arrived + 1096));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.6", 128, 256, stream, v_g_6, v_b_6_w, v_n_6,
-        v_b_6_b, v_s_6, (float4 *)v_workspace, v_arrived + 1160));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.7.v.split.merged", 216, 256, stream, v_s_6,
+        (float4 *)v_workspace, v_arrived + 928));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.6", 128, 256, stream, v_g_6, v_b_6_w, v_n_6,
+        v_b_6_b, v_s_6, (float4 *)v_workspace, v_arrived + 992));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.7.v.split.merged", 384, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
-        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1176));
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1008));
     // a.7.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.7", 128, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
-        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1248));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.7", 128, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1056));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
-        (float4 *)v_workspace, v_arrived + 1264));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.7", 128, 256, stream, v_g_7, v_b_7_w, v_n_7,
-        v_b_7_b, v_s_7, (float4 *)v_workspace, v_arrived + 1328));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.8.v.split.merged", 216, 256, stream, v_s_7,
+        (float4 *)v_workspace, v_arrived + 1072));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.7", 128, 256, stream, v_g_7, v_b_7_w, v_n_7,
+        v_b_7_b, v_s_7, (float4 *)v_workspace, v_arrived + 1136));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.8.v.split.merged", 384, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
-        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1344));
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1152));
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.8", 128, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
-        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1416));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.8", 128, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1200));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
-        (float4 *)v_workspace, v_arrived + 1432));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.8", 128, 256, stream, v_g_8, v_b_8_w, v_n_8,
-        v_b_8_b, v_s_8, (float4 *)v_workspace, v_arrived + 1496));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.9.v.split.merged", 216, 256, stream, v_s_8,
+        (float4 *)v_workspace, v_arrived + 1216));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.8", 128, 256, stream, v_g_8, v_b_8_w, v_n_8,
+        v_b_8_b, v_s_8, (float4 *)v_workspace, v_arrived + 1280));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.9.v.split.merged", 384, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
-        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 1512));
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 1296));
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.9", 128, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
-        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1584));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.9", 128, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1344));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
-        (float4 *)v_workspace, v_arrived + 1600));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.9", 128, 256, stream, v_g_9, v_b_9_w, v_n_9,
-        v_b_9_b, v_s_9, (float4 *)v_workspace, v_arrived + 1664));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.10.v.split.merged", 216, 256, stream, v_s_9,
+        (float4 *)v_workspace, v_arrived + 1360));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.9", 128, 256, stream, v_g_9, v_b_9_w, v_n_9,
+        v_b_9_b, v_s_9, (float4 *)v_workspace, v_arrived + 1424));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.10.v.split.merged", 384, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
-        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1680));
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1440));
     // a.10.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.10", 128, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
-        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1752));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.10", 128, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1488));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
-        (float4 *)v_workspace, v_arrived + 1768));
-    CALL(launch(m, ALONE, k_product_1343de68, "s.10", 128, 256, stream, v_g_10, v_b_10_w, v_n_10,
-        v_b_10_b, v_s_10, (float4 *)v_workspace, v_arrived + 1832));
-    CALL(launch(m, ALONE, k_product_dc0baf74, "a.11.v.split.merged", 216, 256, stream, v_s_10,
+        (float4 *)v_workspace, v_arrived + 1504));
+    CALL(launch(m, ALONE, k_product_26eabd7e, "s.10", 128, 256, stream, v_g_10, v_b_10_w, v_n_10,
+        v_b_10_b, v_s_10, (float4 *)v_workspace, v_arrived + 1568));
+    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.11.v.split.merged", 384, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
-        v_arrived + 1848));
+        v_arrived + 1584));
     // a.11.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    CALL(launch(m, ALONE, k_product_99e82296, "r.11", 128, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
-        v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 1920));
-    CALL(launch(m, ALONE, k_product_a1b3e4cf, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+    CALL(launch(m, ALONE, k_product_ebe58448, "r.11", 128, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
+        v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 1632));
+    CALL(launch(m, ALONE, k_product_04cb46d9, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
-        (float4 *)v_workspace, v_arrived + 1936));
-    CALL(launch(m, FIRST, k_product_1343de68, "s.11", 128, 256, stream, v_g_11, v_b_11_w, v_n_11,
-        v_b_11_b, v_s_11, (float4 *)v_workspace, v_arrived + 2000));
+        (float4 *)v_workspace, v_arrived + 1648));
+    CALL(launch(m, FIRST, k_product_26eabd7e, "s.11", 128, 256, stream, v_g_11, v_b_11_w, v_n_11,
+        v_b_11_b, v_s_11, (float4 *)v_workspace, v_arrived + 1712));
     CALL(launch(m, LAST, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));
     return 0;
@@ -3044,6 +3065,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340723712ull, 622880768ull, 0xf49bb016df0d0331ull};
+    340722432ull, 628863744ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

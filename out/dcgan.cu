@@ -7,18 +7,15 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 896 kB (workspace 512 kB of it), constants 14 MB, peak in create 25 MB
-// plan      7 steps, 22.3 us estimated; 45.6 us without derivation
+// memory    arena 1408 kB (workspace 1024 kB of it), constants 14 MB, peak in create 26 MB
+// plan      5 steps, 21.0 us estimated; 46.4 us without derivation
 // libraries none
-// by        sums of one term 1, summation splitting 1, one-point rule by phases 2, one-point rule
-//     1
+// by        sums of one term 1, one-point rule by phases 4
 //     2.1 us est. r1                       k_reduce_36593d99
-//     4.4 us est. c2.phases.parts          k_product_61d92353
-//     1.4 us est. r2.split                 k_reduce_ba5c0878
-//     5.4 us est. r3.split                 k_product_4ca7c281, in 4 parts
-//     4.9 us est. r4.split                 k_product_e40dc93e, in 2 parts
-//     2.9 us est. c5.phases                k_reduce_0de04055
-//     1.3 us est. y                        k_map_0a9c6918
+//     5.0 us est. r2.split                 k_product_648280d0, in 8 parts
+//     4.7 us est. r3.split                 k_product_31bab345, in 8 parts
+//     4.6 us est. r4.split                 k_product_4749337b, in 4 parts
+//     4.6 us est. y.split                  k_product_fe5401fb
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -28,7 +25,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 917504ull
+#define DCGAN_ARENA_BYTES 1441792ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -102,16 +99,14 @@ const dcgan_info *dcgan_describe(void);
 #define v_k3 INIT(8388608)
 #define v_k4 INIT(10485760)
 #define v_k5 INIT(11010048)
-#define v_r4 ARENA(524288)
-#define v_r2 ARENA(524288)
-#define v_r1 ARENA(524288)
-#define v_c5_taps CONST(3276800)
-#define v_c5_phases ARENA(0)
-#define v_c2_phases_parts ARENA(0)
-#define v_c3_phases_lines CONST(3289088)
-#define v_r3 ARENA(786432)
-#define v_c4_phases_lines CONST(5386240)
-#define v_c2_phases_lines CONST(5910528)
+#define v_r1 ARENA(1114112)
+#define v_c5_phases_lines CONST(3276800)
+#define v_c2_phases_lines CONST(3289088)
+#define v_r2 ARENA(1048576)
+#define v_c3_phases_lines CONST(11677696)
+#define v_r3 ARENA(1310720)
+#define v_c4_phases_lines CONST(13774848)
+#define v_r4 ARENA(1048576)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 14299648ull
 #define INIT_BYTES 11022336ull
@@ -157,20 +152,6 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
 template <typename T>
 const T &some();  // of which only the type is asked
 
-// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
-template <unsigned APART, typename L>
-struct spaced_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned APART, typename L>
-static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
-    return {load};
-}
-
 // Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
 // load says where.
 template <unsigned BYTES, unsigned APART, typename L>
@@ -206,12 +187,6 @@ template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
-}
-template <unsigned APART, typename L>
-static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
-                                                unsigned k0) -> decltype(load(0u, 0u)) {
-    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
-            load(threadIdx.x + 256u * i, k0).inside};
 }
 
 // A load's elements.
@@ -320,18 +295,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -516,13 +495,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -543,7 +527,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -552,11 +536,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -570,15 +553,26 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -594,10 +588,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -706,99 +700,39 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
     }
 }
 
-// by one-point rule by phases; summation splitting (parts)
-// c2.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1_,r2) r1[0,64*i0+r0,i1+i4+r1_-1,i2+i5+r2-1] *
-//     c2.phases.lines[i1,i2,i3,r1_,r2,64*i0+r0] where i0 in 0:8, i4 in 0:4, i5 in 0:4, r0 in 0:64,
-//     pad r1 0
-// p0: r1, p1: c2.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_61d92353(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = 0u;
-    const int i2 = (int)(id / 4u % 2u);
-    const int i1 = (int)(id / 8u % 2u);
-    const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 16u;
-        const int i5 = (int)(m % 4u);
-        const int i4 = (int)(m / 4u);
-        const int r2 = (int)(k0 / 64u % 2u);
-        const int r1 = (int)(k0 / 64u / 2u);
-        const int r0 = (int)(k0 % 64u + e / 16u);
-        const int t0 = i1 + i4 + r1 - 1;
-        const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p0[i0 * 1024 + r0 * 16 + t0 * 4 + t1],
-            (unsigned)t0 < 4u && (unsigned)t1 < 4u);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 64u;
-        const int r0 = (int)(k0 % 64u + e / 16u);
-        return fetch<float4>(&p1[i0 * 262144 + r0 * 4096 + i1 * 2048 + i2 * 1024 + r2 * 256 + i3]);
-    };
-    float acc[4][4] = {};
-    tile.multiply<false, false, 2>(0u, 256u, spaced<1024>(a), spaced<262144>(b), next_early, acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
-        const int i5 = (int)(m % 4u);
-        const int i4 = (int)(m / 4u);
-        const int i3 = (int)(n0 + tile.column(j));
-        y[i0 * 16384 + i3 * 64 + i4 * 16 + i1 * 8 + i5 * 2 + i2] = acc[i][j];
-    }
-}
-
-// c2.phases[i0,i1,i2,i3,i4] = sum(r0) c2.phases.parts[r0,i0,i1,i2,i3,i4]
-// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_ba5c0878(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 16384 + i1];
-    }
-    y[i1] = relu(acc);
-}
-
 // by one-point rule by phases
-// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2_) r2[0,r0,i0+i3+r1-1,i1+i4+r2_-1] *
-//     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
-// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-// p0: r2, p1: c3.phases.lines
-static __global__ void CLUSTER(4) k_product_4ca7c281(const float *p0, const float *p1,
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
+//     c2.phases.lines[i0,i1,i2,r1_,r2,r0] where i3 in 0:4, i4 in 0:4, pad r1 0
+// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+// p0: r1, p1: c2.phases.lines
+static __global__ void CLUSTER(8) k_product_648280d0(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 2u * 64u, m0 = id / 8u % 4u * 16u;
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = 0u;
     const int i1 = (int)(id / 32u % 2u);
     const int i0 = (int)(id / 64u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
         const unsigned m = m0 + e % 16u;
-        const int i4 = (int)(m % 8u);
-        const int i3 = (int)(m / 8u);
-        const int r2 = (int)(k0 / 256u % 2u);
-        const int r1 = (int)(k0 / 256u / 2u);
-        const int r0 = (int)(k0 % 256u + e / 16u);
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 512u % 2u);
+        const int r1 = (int)(k0 / 512u / 2u);
+        const int r0 = (int)(k0 % 512u + e / 16u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 64 + t0 * 8 + t1], (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+        return fetch<float>(&p0[r0 * 16 + t0 * 4 + t1], (unsigned)t0 < 4u && (unsigned)t1 < 4u);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
+        return fetch<float4>(&p1[i0 * 1048576 + i1 * 524288 + r0 * 256 + i2]);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 256u;
-    tile.multiply<false, false, 2>(from, min(from + 256u, 1024u), turning<256, 4096, 256>(a),
-        moving<512, 8192>(b), next_early, acc);
-    const parts_in_cluster<4, 1, 16> shares(parts, arrived, &tile);
+    const unsigned part = blockIdx.x % 8, from = part * 256u;
+    tile.multiply<false, false, 2>(from, min(from + 256u, 2048u), turning<64, 1024, 512>(a),
+        moving<1024, 16384>(b), next_early, acc);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -806,13 +740,70 @@ static __global__ void CLUSTER(4) k_product_4ca7c281(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
+        const unsigned m = m0 + tile.row(i, thread);
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 512 + i1 * 256
+            + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
+            relu(sum[s + 3]));
+    }
+    shares.end();
+}
+
+// by one-point rule by phases
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2_) r2[0,r0,i0+i3+r1-1,i1+i4+r2_-1] *
+//     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
+// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
+// p0: r2, p1: c3.phases.lines
+static __global__ void CLUSTER(8) k_product_31bab345(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 8u % 4u * 32u, m0 = id / 32u % 2u * 32u;
+    const int i1 = (int)(id / 64u % 2u);
+    const int i0 = (int)(id / 128u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 8u;
         const int i4 = (int)(m % 8u);
         const int i3 = (int)(m / 8u);
-        const int i2 = (int)(n0 + tile.column(j));
+        const int r2 = (int)(k0 / 256u % 2u);
+        const int r1 = (int)(k0 / 256u / 2u);
+        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float4>(&p0[t0 * 2048 + t1 * 256 + r0],
+            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 16384>(b),
+        next_early, acc);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i, thread);
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int i2 = (int)(n0 + tile.column(j, thread));
         *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 256 + i1 * 128
             + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
             relu(sum[s + 3]));
@@ -825,112 +816,99 @@ static __global__ void CLUSTER(4) k_product_4ca7c281(const float *p0, const floa
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(2) k_product_e40dc93e(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_4749337b(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 2u % 16u * 16u;
-    const int i1 = (int)(id / 32u % 2u);
-    const int i0 = (int)(id / 64u % 2u);
+    const unsigned n0 = id / 4u % 2u * 32u, m0 = id / 8u % 8u * 32u;
+    const int i1 = (int)(id / 64u % 2u);
+    const int i0 = (int)(id / 128u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e / 16u;
+        const unsigned m = m0 + e / 8u;
         const int i4 = (int)(m % 16u);
         const int i3 = (int)(m / 16u);
         const int r2 = (int)(k0 / 128u % 2u);
         const int r1 = (int)(k0 / 128u / 2u);
-        const int r0 = (int)(k0 % 128u + e % 16u * 4u);
+        const int r0 = (int)(k0 % 128u + e % 8u * 4u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
         return fetch<float4>(&p0[t0 * 2048 + t1 * 128 + r0],
             (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i2 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i0 * 65536 + i1 * 32768 + r0 * 64 + i2]);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<true, false, 2>(from, min(from + 256u, 512u), a, moving<256, 4096>(b), next_early,
+    const unsigned part = blockIdx.x % 4, from = part * 128u;
+    tile.multiply<true, false, 2>(from, min(from + 128u, 512u), a, moving<256, 8192>(b), next_early,
         acc);
-    const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
     shares.leave();
 #pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
+        const unsigned m = m0 + tile.row(i, thread);
         const int i4 = (int)(m % 16u);
         const int i3 = (int)(m / 16u);
-        const int i2 = (int)(n0 + tile.column(j));
-        y[i2 * 1024 + i3 * 64 + i0 * 32 + i4 * 2 + i1] = relu(sum[s]);
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 128 + i1 * 64
+            + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
+            relu(sum[s + 3]));
     }
     shares.end();
 }
 
-// by one-point rule
-// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i3+r1-1,i4+r2-1] * c5.taps[i0,i1,i2,r0,r1,r2]
-//     where i3 in 0:33, i4 in 0:33, pad r4 0
-// p0: c5.taps, p1: r4
-static __global__ void __launch_bounds__(256) k_reduce_0de04055(const float *__restrict__ p0,
+// by one-point rule by phases
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
+//     c5.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:32, i4 in 0:32, pad r4 0
+// y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
+// p0: r4, p1: c5.phases.lines
+static __global__ void __launch_bounds__(256, 2) k_product_fe5401fb(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 13068u ? column : 13068u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i4 = (int)(id % 33u);
-    const int i3 = (int)(id / 33u % 33u);
-    const int i2 = (int)(id / 1089u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
-        const int r0 = (int)k;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 32u * 32u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 8u;
+        const int i4 = (int)(m % 32u);
+        const int i3 = (int)(m / 32u);
+        const int r2 = (int)(k0 / 64u % 2u);
+        const int r1 = (int)(k0 / 64u / 2u);
+        const int r0 = (int)(k0 % 64u + e % 8u * 4u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float4>(&p0[t0 * 2048 + t1 * 64 + r0],
+            (unsigned)t0 < 32u && (unsigned)t1 < 32u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0], i2 < 3);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, true, 2>(0u, 256u, a, moving<4, 32768>(b), next_early, acc);
 #pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t0 = i3 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 2; r2++) {
-                const int t1 = i4 + r2 - 1;
-                const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p1[r0 * 1024 + t0 * 32
-                    + t1] : 0.f;
-                acc += p0[i2 * 256 + r0 * 4 + r1 * 2 + r2] * v0;
-            }
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i4 = (int)(m % 32u);
+        const int i3 = (int)(m / 32u);
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i2 < 3) {
+            y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc[i][j]);
         }
     }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 13068u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i2 * 1089 + i3 * 33 + i4] = acc;
-    }
-}
-
-// y[0,i1,i2,i3] = tanh(c5.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:64,
-//     i3 in 0:64
-static __global__ void __launch_bounds__(64) k_map_0a9c6918(const float *p0, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 3072u) return;
-    const int i3 = (int)(id % 16u) * 4;
-    const int i2 = (int)(id / 16u % 64u);
-    const int i1 = (int)(id / 1024u);
-    const int t0 = i3 / 2;
-    const int t1 = (i2 + 1) % 2;
-    const int t2 = (i2 + 1) / 2;
-    const int t3 = i1 * 4356 + t1 * 2178 + t2 * 33 + t0;
-    *reinterpret_cast<float4 *>(&y[i1 * 4096 + i2 * 64 + i3]) = make_float4(tanhf(p0[t3 + 1089]),
-        tanhf(p0[t3 + 1]), tanhf(p0[t3 + 1090]), tanhf(p0[t3 + 2]));
 }
 
 // Those that only create launches.
@@ -968,8 +946,6 @@ struct dcgan {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
-    int early;         // whether they are, in this run
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -1010,23 +986,8 @@ enum { ALONE, FIRST, MIDDLE, LAST };
 template <class... P, class... A>
 static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
-    const bool next_early = m->early && (when == FIRST || when == MIDDLE);
-#if CUDART_VERSION >= 11080
-    if (m->early && (when == MIDDLE || when == LAST)) {
-        cudaLaunchAttribute early = {};
-        cudaLaunchConfig_t config = {};
-        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        early.val.programmaticStreamSerializationAllowed = 1;
-        config.gridDim = grid;
-        config.blockDim = block;
-        config.stream = stream;
-        config.attrs = &early;
-        config.numAttrs = 1;
-        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args..., next_early));
-        stepped(m, name);
-        return 0;
-    }
-#endif
+    const bool next_early = false;
+    (void)when;
     CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args..., next_early));
     stepped(m, name);
     return 0;
@@ -1036,9 +997,9 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     // c2.phases.lines[i0,i1,i2,i3,i4,i5] = k2[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
-    // c2.phases.lines stored as [i5,i0,i1,i3,i4,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "c2.phases.lines", 8192, 256, stream, relay{6, 15, {2,
-        2, 256, 2, 2, 512}, {-4, -1, 16, -8, -2, 4096}, {2048, 1024, 1, 512, 256, 4096}}, v_k2,
+    // c2.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c2.phases.lines", 8192, 256, stream, relay{5, 15, {2,
+        2, 131072, 2, 2}, {-4, -1, 16, -8, -2}, {1048576, 524288, 1, 262144, 131072}}, v_k2,
         v_c2_phases_lines));
     // as c2.phases.lines
     // c3.phases.lines stored as [i0,i1,i3,i4,i5,i2]
@@ -1050,11 +1011,10 @@ static int prepare_weights(dcgan *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{5, 15, {2, 2,
         8192, 2, 2}, {-4, -1, 16, -8, -2}, {65536, 32768, 1, 16384, 8192}}, v_k4,
         v_c4_phases_lines));
-    // by one-point rule
-    // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i0,i1-2*i4+2,i2-2*i5+2] where i1 in 0:2, i2 in 0:2,
-    //     i4 in 0:2, i5 in 0:2
-    CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 10, {3, 2, 2, 64,
-        2, 2}, {16, 4, 1, 48, -8, -2}, {1024, 512, 256, 4, 2, 1}}, v_k5, v_c5_taps));
+    // as c2.phases.lines
+    CALL(launch(m, ALONE, k_relay_6b411249, "c5.phases.lines", 12, 256, stream, relay{6, 15, {2, 2,
+        3, 2, 2, 64}, {-4, -1, 16, -8, -2, 48}, {1536, 768, 256, 128, 64, 1}}, v_k5,
+        v_c5_phases_lines));
     return 0;
 }
 
@@ -1087,14 +1047,6 @@ static int check_device(dcgan *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-#if CUDART_VERSION >= 11080
-    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
-    // since CUDA 12.3.
-    int driver = 0;
-    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
-    m->can_early[0] = a.ptxVersion >= 90;
-    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
-#endif
     return 0;
 }
 
@@ -1163,28 +1115,24 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
         m->step = o->step;
         m->user = o->user;
     }
-    // Between steps that somebody looks at, nothing may overlap.
-    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
-    // c2.phases.parts stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, MIDDLE, k_product_61d92353, "c2.phases.parts", 128, 256, stream, v_r1,
-        v_c2_phases_lines, v_c2_phases_parts));
-    // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, LAST, k_reduce_ba5c0878, "r2.split", 256, 64, stream, v_c2_phases_parts, v_r2));
+    CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
+    // r2.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, ALONE, k_product_648280d0, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
+        v_r2, (float4 *)v_workspace, v_arrived + 0));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_4ca7c281, "r3.split", 128, 256, stream, v_r2, v_c3_phases_lines,
-        v_r3, (float4 *)v_workspace, v_arrived + 0));
-    // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, FIRST, k_product_e40dc93e, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
-        v_r4, (float4 *)v_workspace, v_arrived + 32));
-    CALL(launch(m, MIDDLE, k_reduce_0de04055, "c5.phases", 409, dim3(32, 8), stream, v_c5_taps,
-        v_r4, v_c5_phases));
-    CALL(launch(m, LAST, k_map_0a9c6918, "y", 48, 64, stream, v_c5_phases, v_y));
+    CALL(launch(m, ALONE, k_product_31bab345, "r3.split", 256, 256, stream, v_r2, v_c3_phases_lines,
+        v_r3, (float4 *)v_workspace, v_arrived + 16));
+    // r4.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, ALONE, k_product_4749337b, "r4.split", 256, 256, stream, v_r3, v_c4_phases_lines,
+        v_r4, (float4 *)v_workspace, v_arrived + 48));
+    // y.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, ALONE, k_product_fe5401fb, "y.split", 128, 256, stream, v_r4, v_c5_phases_lines,
+        v_y));
     return 0;
 }
 
@@ -1206,9 +1154,6 @@ static int check_run(dcgan *m, const void *const *in, void *const *out) {
 
 static int run_on(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
-    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     return steps(m, in, out, stream);
 }
 
@@ -1310,6 +1255,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299648ull, 26239488ull, 0x6756f55537a6229eull};
+    14299648ull, 26763776ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -8,9 +8,9 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 20 MB (workspace 9072 kB of it), constants 61 MB, peak in create 133 MB
-// plan      123 steps, 531.5 us estimated; 841.2 us without derivation
+// plan      119 steps, 528.4 us estimated; 834.7 us without derivation
 // libraries none
-// by        basis change 18, merging 87, summation splitting 17, products with one weight
+// by        basis change 18, merging 93, summation splitting 14, products with one weight
 //     collected 2
 //     9.1 us est. stem                     k_product_682868a0
 //     2.0 us est. p                        k_reduce_771927ed
@@ -35,29 +35,29 @@
 //     4.2 us est. g1.l2.sum.merged         k_product_9e3739c8
 //     5.5 us est. l2.c.sum                 k_product_08adbad1
 //     9.3 us est. l2                       k_product_ae38b8dd
-//     6.5 us est. l2.0.a                   k_product_b00d485f, in 4 parts
+//     6.5 us est. l2.0.a                   k_product_000b0858, in 4 parts
 //     2.7 us est. g1.s                     k_siblings_f758afd5
 //     4.1 us est. g1.a                     k_product_4cf78933
 //     5.2 us est. l2.0.b.c.sum.product     k_product_cae000ab
 //     1.5 us est. l2.0.b                   k_basis_9249cb7c
 //     5.5 us est. l2.0                     k_product_bd21160e
-//     6.5 us est. l2.1.a                   k_product_b00d485f, in 4 parts
+//     6.5 us est. l2.1.a                   k_product_000b0858, in 4 parts
 //     1.6 us est. l2.1.b.c.sum.data        k_basis_d375994a
 //     5.2 us est. l2.1.b.c.sum.product     k_product_cae000ab
 //     1.5 us est. l2.1.b                   k_basis_9249cb7c
 //     5.5 us est. l2.1                     k_product_bd21160e
-//     6.5 us est. l2.2.a                   k_product_b00d485f, in 4 parts
+//     6.5 us est. l2.2.a                   k_product_000b0858, in 4 parts
 //     1.6 us est. l2.2.b.c.sum.data        k_basis_d375994a
 //     5.2 us est. l2.2.b.c.sum.product     k_product_cae000ab
 //     1.5 us est. l2.2.b                   k_basis_9249cb7c
 //     5.5 us est. l2.2                     k_product_bd21160e
-//    33.8 us est. g2.l1.sum.merged         k_product_aa1bde47, in 2 parts
+//    33.8 us est. g2.l1.sum.merged         k_product_6aeb66d3, in 2 parts
 //     2.2 us est. g2.l1                    k_siblings_2a694436
 //     2.6 us est. g2.l2.sum.merged         k_product_941c82f5
 //     5.9 us est. l3.l2.c.sum.merged       k_product_9f732010
 //     2.2 us est. g2.s                     k_siblings_f180e092
 //    12.1 us est. l3.d.0                   k_product_b3ba0353
-//    15.6 us est. l3.c1.0.sum.merged       k_product_dde791c2, in 2 parts
+//    15.3 us est. l3.c1.0.sum.merged       k_product_46b1fab8, in 2 parts
 //     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
 //     3.4 us est. l3.c2.0.sum.merged       k_product_4f19909e
 //     1.8 us est. g2.a.c.sum.part          k_siblings_099e4b68
@@ -83,15 +83,12 @@
 //     1.7 us est. g3.l1                    k_siblings_f4d277f2
 //     5.1 us est. l4.l2.c.sum.merged       k_product_400f0eea
 //     2.8 us est. g3.r2.sum                k_siblings_9451c992
-//    11.2 us est. l4.d.0                   k_product_5d40a1ab, in 4 parts
-//     8.5 us est. l4.c3.0.sum.parts        k_product_f4bed2ff
-//     1.7 us est. l4.c3.0.sum              k_reduce_56aa969d
-//     8.5 us est. l4.c1.0.sum.parts        k_product_e4ad55a4
-//     1.7 us est. l4.c1.0.sum              k_reduce_56aa969d
-//     2.5 us est. g3.s                     k_siblings_25095d3c
-//     1.6 us est. g3.a                     k_reduce_9e4fcb35
+//    11.2 us est. l4.d.0                   k_product_34152daf, in 4 parts
+//    17.4 us est. l4.c1.0.sum.merged       k_product_a579ade4, in 8 parts
+//     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
 //     3.1 us est. l4.c2.0.sum.merged       k_product_24a3732d
-//     1.4 us est. l4.u.0                   k_row_0a5518fe
+//     2.6 us est. g3.s                     k_siblings_ebfe8649
+//     1.6 us est. g3.a                     k_reduce_9e4fcb35
 //     3.1 us est. l4.c1.1.sum.added.merged k_product_efc26cab
 //     1.6 us est. l4.c1.1.sum              k_siblings_8b634053
 //     3.1 us est. l4.c2.1.sum.merged       k_product_24a3732d
@@ -109,8 +106,7 @@
 //     3.1 us est. l4.c2.4.sum.merged       k_product_24a3732d
 //     1.4 us est. l4.f.4.sum.terms         k_row_7c6003a7
 //     3.1 us est. l4                       k_product_776d70ee
-//     5.1 us est. g4.l1.sum.merged.parts   k_product_cfab0d55
-//     1.8 us est. g4.l1.sum.merged         k_reduce_c66a01e6
+//     7.0 us est. g4.l1.sum.merged         k_product_731646d4, in 8 parts
 //     1.5 us est. g4.l1                    k_siblings_8c629187
 //     1.6 us est. g4.r2.sum                k_reduce_4e226e53
 //     1.6 us est. g4.s                     k_reduce_9ac56741
@@ -491,49 +487,46 @@ const gcn_info *gcn_describe(void);
 #define v_g3_r1 ARENA(1967872)
 #define v_g3_r2_sum ARENA(11994112)
 #define v_g3_s_const CONST(30553344)
-#define v_g3_s ARENA(3299072)
-#define v_g3_a ARENA(3315712)
+#define v_g3_s ARENA(11164928)
+#define v_g3_a ARENA(11181568)
 #define v_l4_l2_c_sum_weights CONST(30553600)
 #define v_l4_l2_c_sum_merged ARENA(0)
 #define v_l4_d_0_const CONST(31471104)
 #define v_l4_d_0 ARENA(11576064)
-#define v_l4_c1_0_sum_lines CONST(31479296)
-#define v_l4_c1_0_sum_parts ARENA(0)
-#define v_l4_c1_0_sum ARENA(1605632)
-#define v_l4_c3_0_sum_lines CONST(38819328)
-#define v_l4_c3_0_sum_parts ARENA(0)
-#define v_l4_c3_0_sum ARENA(1630720)
+#define v_l4_c1_0_sum_weights CONST(31479296)
+#define v_l4_c1_0_sum_merged ARENA(10672896)
+#define v_l4_c1_0_sum ARENA(401408)
+#define v_l4_c3_0_sum ARENA(426496)
 #define v_l4_c2_0_sum_weights CONST(46159360)
 #define v_l4_c2_0_sum_merged ARENA(0)
-#define v_l4_u_0 ARENA(401408)
+#define v_l4_u_0 ARENA(451584)
 #define v_l4_c1_1_sum_constant INIT(52901376)
 #define v_l4_c1_1_sum_of_constant CONST(47076864)
 #define v_l4_c1_1_sum_weight INIT(53302784)
 #define v_l4_c3_1_sum_weight INIT(53761536)
 #define v_l4_c1_1_sum_added_weights CONST(47101952)
 #define v_l4_c1_1_sum_added_merged ARENA(0)
-#define v_l4_c1_1_sum ARENA(426496)
+#define v_l4_c1_1_sum ARENA(476672)
 #define v_l4_c3_1_sum_of_constant CONST(48019456)
-#define v_l4_c3_1_sum ARENA(451584)
+#define v_l4_c3_1_sum ARENA(501760)
 #define v_l4_c2_1_sum_merged ARENA(0)
-#define v_l4_u_1 ARENA(476672)
+#define v_l4_u_1 ARENA(401408)
 #define v_l4_c1_2_sum_added_merged ARENA(0)
-#define v_l4_c1_2_sum ARENA(501760)
+#define v_l4_c1_2_sum ARENA(426496)
 #define v_l4_c3_2_sum ARENA(526848)
 #define v_l4_c2_2_sum_merged ARENA(0)
-#define v_l4_u_2 ARENA(426496)
+#define v_l4_u_2 ARENA(476672)
 #define v_l4_c1_3_sum_added_merged ARENA(0)
-#define v_l4_c1_3_sum ARENA(451584)
+#define v_l4_c1_3_sum ARENA(501760)
 #define v_l4_c3_3_sum ARENA(551936)
 #define v_l4_c2_3_sum_merged ARENA(0)
-#define v_l4_u_3 ARENA(501760)
+#define v_l4_u_3 ARENA(426496)
 #define v_l4_c1_4_sum_added_merged ARENA(0)
 #define v_l4_c2_4_sum_merged ARENA(0)
 #define v_l4_f_4_sum_terms ARENA(351232)
-#define v_l4 ARENA(2897664)
+#define v_l4 ARENA(10672896)
 #define v_g4_l1_sum_weights CONST(48044544)
-#define v_g4_l1_sum_merged_parts ARENA(0)
-#define v_g4_l1_sum_merged ARENA(2897664)
+#define v_g4_l1_sum_merged ARENA(11074304)
 #define v_g4_l1 ARENA(0)
 #define v_g4_r1 ARENA(4352)
 #define v_g4_r2_sum ARENA(8704)
@@ -563,7 +556,7 @@ const gcn_info *gcn_describe(void);
 #define v_l3_f_sum_weights CONST(52419328)
 #define v_l4_f_sum_weights CONST(54864640)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 64303872ull
+#define CONST_BYTES 64304128ull
 #define INIT_BYTES 54220288ull
 #define v_arrived CONST_OF(unsigned, 64301824)
 
@@ -780,18 +773,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -976,13 +973,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -1003,7 +1005,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -1012,11 +1014,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -1030,15 +1031,26 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -1054,10 +1066,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -1737,7 +1749,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ae38b8dd(const float 
 // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
 // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
 // p0: l2.0.a.c.k, p1: l2, p2: l2.0.a.c.b
-static __global__ void CLUSTER(4) k_product_b00d485f(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_000b0858(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1764,11 +1776,12 @@ static __global__ void CLUSTER(4) k_product_b00d485f(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + v0),
@@ -2061,7 +2074,7 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 // by merging: shared input
 // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
 // p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void CLUSTER(2) k_product_aa1bde47(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_6aeb66d3(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2088,11 +2101,12 @@ static __global__ void CLUSTER(2) k_product_aa1bde47(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 12, j = e % 12;
-        const int i0 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i0 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         if (i0 < 1312 && i2 < 784) {
             *reinterpret_cast<float4 *>(&y[i0 * 784 + i2]) = make_float4(sum[s], sum[s + 1],
                 sum[s + 2], sum[s + 3]);
@@ -2420,7 +2434,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_b3ba0353(const float 
 // by merging: shared input
 // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
 // p0: l3.c1.0.sum.weights, p1: l3.d.0
-static __global__ void CLUSTER(2) k_product_dde791c2(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_46b1fab8(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2447,11 +2461,12 @@ static __global__ void CLUSTER(2) k_product_dde791c2(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i0 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i0 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         if (i0 < 850 && i2 < 196) {
             *reinterpret_cast<float4 *>(&y[i0 * 196 + i2]) = make_float4(sum[s], sum[s + 1],
                 sum[s + 2], sum[s + 3]);
@@ -3295,7 +3310,7 @@ static __global__ void __launch_bounds__(256) k_siblings_9451c992(const float *p
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
 // p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void CLUSTER(4) k_product_5d40a1ab(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_34152daf(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3324,11 +3339,12 @@ static __global__ void CLUSTER(4) k_product_5d40a1ab(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = sum[s] + p2[i1];
         }
@@ -3336,105 +3352,180 @@ static __global__ void CLUSTER(4) k_product_5d40a1ab(const float *p0, const floa
     shares.end();
 }
 
-// by summation splitting (parts)
-// l4.c3.0.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1) l4.d.0[0,32*i0+r0,i3,i4+r1-3] *
-//     l4.c3.0.sum.lines[i2,r1,32*i0+r0] where i0 in 0:64, i4 in 0:7, r0 in 0:32, pad l4.d.0 0
-// p0: l4.c3.0.sum.lines, p1: l4.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_f4bed2ff(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
+// by merging: shared input
+// l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
+// p0: l4.c1.0.sum.weights, p1: l4.d.0
+static __global__ void CLUSTER(8) k_product_a579ade4(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
-    const int i0 = (int)(id / 2u % 64u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r1 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 14336 + r1 * 2048 + i0 * 32 + r0]);
+    const unsigned n0 = 0u, m0 = id / 8u % 28u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i0 * 2048 + r0]);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r1 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        const int t0 = i4 + r1 - 3;
-        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + i3 * 7 + t0], n < 49u && (unsigned)t0 < 7u);
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 49 + i2], i2 < 49);
     };
     float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 224u, spaced<1835008>(a), spaced<784>(b), next_early, acc);
+    const unsigned part = blockIdx.x % 8, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
+        784>(b), next_early, acc);
+    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 6272 + i2 * 49 + i4] = acc[i][j];
+        const int i0 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        if (i2 < 49) {
+            y[i0 * 49 + i2] = sum[s];
         }
     }
+    shares.end();
 }
 
-// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c3.0.sum.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_reduce_56aa969d(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 6272u ? column : 6272u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)id;
+// by merging: shared input
+// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128,
+//     i2 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+static __device__ __forceinline__ void part_reduce_d6e15ae0(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
     float acc = 0.f;
-    const int ahead = 8;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 6272 + i3];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 6272u) {
 #pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i3] = acc;
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
     }
+    y[i1 * 49 + i2 * 7 + i3] = acc;
 }
 
-// by summation splitting (parts)
-// l4.c1.0.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1) l4.d.0[0,32*i0+r0,i3+r1-3,i4] *
-//     l4.c1.0.sum.lines[i2,r1,32*i0+r0] where i0 in 0:64, i3 in 0:7, r0 in 0:32, pad l4.d.0 0
-// p0: l4.c1.0.sum.lines, p1: l4.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_e4ad55a4(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
-    const int i0 = (int)(id / 2u % 64u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r1 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 14336 + r1 * 2048 + i0 * 32 + r0]);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r1 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        const int t0 = i3 + r1 - 3;
-        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + i4], n < 49u && (unsigned)t0 < 7u);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 224u, spaced<1835008>(a), spaced<784>(b), next_early, acc);
+// by merging: shared input
+// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128,
+//     i2 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.0.sum.merged, p1: l4.b1
+static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+}
+
+// by merging: shared input
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+static __device__ __forceinline__ void part_reduce_332a84b5(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = acc;
+}
+
+// by merging: shared input
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
+// p0: l4.c1.0.sum.merged, p1: l4.b3
+static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: l4.c1.0.sum, l4.t1.0, l4.c3.0.sum, l4.t3.0
+// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id < 6272u) {
+        part_reduce_d6e15ae0(p0, y, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_50f4c749(p0, p1, y1, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_332a84b5(p0, y2, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_9976e07b(p0, p2, y3, id);
+}
+
+// by merging: batched
+// l4.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.t1.0.joined[i0,r0,i3,i4] *
+//     l4.c2.0.sum.weights[i0,i1,i2,r0]
+// p0: l4.c2.0.sum.weights, p1: l4.t1.0.joined
+static __global__ void __launch_bounds__(256, 1) k_product_24a3732d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 56u * 16u;
+    const int i0 = (int)(id / 56u % 2u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i0 * 114688 + i2 * 128 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i4], i4 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
+        acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 49) {
-            y[i0 * 6272 + i2 * 49 + i4] = acc[i][j];
+            y[i0 * 43904 + i2 * 49 + i4] = acc[i][j];
         }
     }
 }
@@ -3467,22 +3558,45 @@ static __device__ __forceinline__ void part_reduce_180365d8(const float *p0,
     }
 }
 
-// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.0.sum, p1: l4.b1
-static __device__ __forceinline__ void part_map_1e38d285(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 49u);
+// by merging: batched
+// l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.0.sum.merged 0
+// by merging: batched
+// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
+//     l4.c2.0.sum.merged 0
+// l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
+//     l4.b4[i1])
+// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
+static __device__ __forceinline__ void part_row_744f4527(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
-    y[i1 * 49 + i3] = relu(p0[i1 * 49 + i3] + p1[i1]);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
-// side by side: g3.s, l4.t1.0, l4.t3.0
-// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const, p4: l4.c1.0.sum, p5: l4.b1,
-//     p6: l4.c3.0.sum, p7: l4.b3
-static __global__ void __launch_bounds__(256) k_siblings_25095d3c(const float *p0,
+// side by side: g3.s, l4.u.0
+// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const, p4: l4.c2.0.sum.merged, p5: l4.b2,
+//     p6: l4.b4
+static __global__ void __launch_bounds__(256) k_siblings_ebfe8649(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3, const float *p4,
-    const float *__restrict__ p5, const float *p6, const float *__restrict__ p7,
-    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, bool next_early) {
+    const float *__restrict__ p5, const float *__restrict__ p6, float *__restrict__ y,
+    float *__restrict__ y1, bool next_early) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id < 131840u) {
@@ -3490,12 +3604,7 @@ static __global__ void __launch_bounds__(256) k_siblings_25095d3c(const float *p
         return;
     }
     id -= 131840u;
-    if (id < 6400u) {
-        if (id < 6272u) part_map_1e38d285(p4, p5, y1, id);
-        return;
-    }
-    id -= 6400u;
-    if (id < 6272u) part_map_1e38d285(p6, p7, y2, id);
+    if (id < 6272u) part_row_744f4527(p4, p5, p6, y1, id);
 }
 
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
@@ -3539,75 +3648,6 @@ static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
         }
         y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
     }
-}
-
-// by merging: batched
-// l4.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.t1.0.joined[i0,r0,i3,i4] *
-//     l4.c2.0.sum.weights[i0,i1,i2,r0]
-// p0: l4.c2.0.sum.weights, p1: l4.t1.0.joined
-static __global__ void __launch_bounds__(256, 1) k_product_24a3732d(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 56u * 16u;
-    const int i0 = (int)(id / 56u % 2u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p0[i0 * 114688 + i2 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i4], i4 < 49);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 43904 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// by merging: batched
-// l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
-//     l4.c2.0.sum.merged 0
-// by merging: batched
-// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
-//     l4.c2.0.sum.merged 0
-// l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
-//     l4.b4[i1])
-// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t1 = i2 + r0 - 3;
-        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
 // by merging: shared input
@@ -3763,6 +3803,41 @@ static __global__ void __launch_bounds__(64) k_siblings_8b634053(const float *p0
     part_reduce_e9ccb370(p0, p4, p5, p6, y3, id);
 }
 
+// by merging: batched
+// l4.c2.1.sum[0,i1,i2,i3] = sum(r0) l4.c2.1.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.1.sum.merged 0
+// by merging: batched
+// l4.c4.1.sum[0,i1,i2,i3] = sum(r0) l4.c2.1.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
+//     l4.c2.1.sum.merged 0
+// l4.u.1[0,i1,i2,i3] = relu(l4.c2.1.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.1.sum[0,i1,i2,i3] +
+//     l4.b4[i1])
+// p0: l4.c2.1.sum.merged, p1: l4.b2, p2: l4.b4
+static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float s0 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        s0 += v0;
+    }
+    float s1 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t1 = i2 + r0 - 3;
+        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
+        s1 += v1;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
+}
+
 // side by side: l4.t1.4, l4.t3.4
 // p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1,
 //     p4: l4.c3.1.sum.of_constant, p5: l4.c3.3.sum, p6: l4.b3
@@ -3854,52 +3929,47 @@ static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float 
     }
 }
 
-// by merging: shared input; summation splitting (parts)
-// g4.l1.sum.merged.parts[i0,i1,i2,i3] = sum(r0) l4[0,64*i0+r0,i2,i3] *
-//     g4.l1.sum.weights[i1,64*i0+r0] where i0 in 0:32, r0 in 0:64
+// by merging: shared input
+// g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
 // p0: g4.l1.sum.weights, p1: l4
-static __global__ void __launch_bounds__(256, 1) k_product_cfab0d55(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+static __global__ void CLUSTER(8) k_product_731646d4(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 32u);
+    const unsigned n0 = id / 8u % 2u * 32u, m0 = id / 16u % 15u * 32u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 2048 + i0 * 64 + r0], i1 < 462);
+        const int i0 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i0 * 2048 + r0], i0 < 462);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 3136 + r0 * 49 + i3], i3 < 49);
+        const int i2 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(&p1[r0 * 49 + i2], i2 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 8, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
+        1568>(b), next_early, acc);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i1 < 462 && i3 < 49) {
-            y[i0 * 22638 + i1 * 49 + i3] = acc[i][j];
+        const int i0 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        if (i0 < 462 && i2 < 49) {
+            y[i0 * 49 + i2] = sum[s];
         }
     }
-}
-
-// g4.l1.sum.merged[i0,i1,i2] = sum(r0) g4.l1.sum.merged.parts[r0,i0,i1,i2]
-static __global__ void __launch_bounds__(64) k_reduce_c66a01e6(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 22638u) return;
-    const int i2 = (int)id;
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 32; r0++) {
-        acc += p0[r0 * 22638 + i2];
-    }
-    y[i2] = acc;
+    shares.end();
 }
 
 // by merging: shared input
@@ -5070,6 +5140,24 @@ static __global__ void __launch_bounds__(64) k_map_920bb606(const float *__restr
         v0.w + v1.w);
 }
 
+// by merging: laid side by side
+// l4.c1.0.sum.weights[i0,i1] = l4.k3[i0/7-128,i1,0,i0%7] * [i0 >= 896] + l4.k1[i0/7,i1,i0%7,0] *
+//     [i0 <= 895] where i0 in 0:1792, pad l4.k1 0, pad l4.k3 0
+// p0: l4.k1, p1: l4.k3
+static __global__ void __launch_bounds__(256) k_map_ffff81ac(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 3670016u) return;
+    const int i1 = (int)(id % 2048u);
+    const int i0 = (int)(id / 2048u);
+    const int t0 = i0 / 7;
+    const int t1 = i0 % 7;
+    const float v0 = i0 < 896 ? (t0 < 128 ? p0[t0 * 14336 + i1 * 7 + t1] : 0.f) : 0.f;
+    const float v1 = i0 >= 896 ? (t0 >= 128 ? p1[t0 * 14336 + i1 * 7 + t1 - 1835008] : 0.f) : 0.f;
+    y[i0 * 2048 + i1] = v0 + v1;
+}
+
 // by distribution over a sum
 // l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
 //     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
@@ -5349,12 +5437,8 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
         v_l4_f_sum_weights));
     CALL(launch(m, ALONE, k_map_920bb606, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
-    // l4.c1.0.sum.lines[i0,i1,i2] = l4.k1[i0,i2,i1,0]
-    CALL(launch(m, ALONE, k_relay_6b411249, "l4.c1.0.sum.lines", 7168, 256, stream, relay{3, 0,
-        {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}}, v_l4_k1, v_l4_c1_0_sum_lines));
-    // l4.c3.0.sum.lines[i0,i1,i2] = l4.k3[i0,i2,0,i1]
-    CALL(launch(m, ALONE, k_relay_6b411249, "l4.c3.0.sum.lines", 7168, 256, stream, relay{3, 0,
-        {128, 7, 2048}, {14336, 1, 7}, {14336, 2048, 1}}, v_l4_k3, v_l4_c3_0_sum_lines));
+    CALL(launch(m, ALONE, k_map_ffff81ac, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
+        v_l4_k3, v_l4_c1_0_sum_weights));
     return 0;
 }
 
@@ -5430,7 +5514,7 @@ static int check_device(gcn *m) {
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2048ull, 0, 2048ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2304ull, 0, 2304ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -5711,7 +5795,7 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
 static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, FIRST, k_product_b00d485f, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
+    CALL(launch(m, FIRST, k_product_000b0858, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
         v_l2_0_a_c_b, v_l2_0_a, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
@@ -5723,7 +5807,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_0_b_c_b, v_l2_0_b));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b, v_l2,
         v_l2_0_c_b, v_l2_0));
-    CALL(launch(m, FIRST, k_product_b00d485f, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
+    CALL(launch(m, FIRST, k_product_000b0858, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
         v_l2_1_a_c_b, v_l2_1_a, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
@@ -5733,7 +5817,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_1_b_c_b, v_l2_1_b));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
         v_l2_0, v_l2_1_c_b, v_l2_1));
-    CALL(launch(m, FIRST, k_product_b00d485f, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
+    CALL(launch(m, FIRST, k_product_000b0858, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
         v_l2_2_a_c_b, v_l2_2_a, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
@@ -5743,7 +5827,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_2_b_c_b, v_l2_2_b));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
         v_l2_1, v_l2_2_c_b, v_l3_m_joined + 66640));
-    CALL(launch(m, FIRST, k_product_aa1bde47, "g2.l1.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_6aeb66d3, "g2.l1.sum.merged", 378, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged, (float4 *)v_workspace,
         v_arrived + 78));
     CALL(launch(m, MIDDLE, k_siblings_2a694436, "g2.l1", 520, 128, stream, v_g2_l1_sum_merged,
@@ -5757,7 +5841,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_g2_s_const, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_s, v_l3_m_joined));
     CALL(launch(m, ALONE, k_product_b3ba0353, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
-    CALL(launch(m, FIRST, k_product_dde791c2, "l3.c1.0.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_46b1fab8, "l3.c1.0.sum.merged", 378, 256, stream,
         v_l3_c1_0_sum_weights, v_l3_d_0, v_l3_c1_0_sum_merged, (float4 *)v_workspace,
         v_arrived + 267));
     CALL(launch(m, MIDDLE, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream,
@@ -5828,25 +5912,20 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_l2_c_sum_weights, v_l4_l1_joined, v_l4_l2_c_sum_merged));
     CALL(launch(m, LAST, k_siblings_9451c992, "g3.r2.sum", 613, 256, stream, v_g3_r1, v_g3_r2_k,
         v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_b, v_g3_r2_sum, v_l4_m_joined));
-    CALL(launch(m, ALONE, k_product_5d40a1ab, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+    CALL(launch(m, ALONE, k_product_34152daf, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, FIRST, k_product_f4bed2ff, "l4.c3.0.sum.parts", 128, 256, stream,
-        v_l4_c3_0_sum_lines, v_l4_d_0, v_l4_c3_0_sum_parts));
-    CALL(launch(m, LAST, k_reduce_56aa969d, "l4.c3.0.sum", 196, dim3(32, 8), stream,
-        v_l4_c3_0_sum_parts, v_l4_c3_0_sum));
-    CALL(launch(m, FIRST, k_product_e4ad55a4, "l4.c1.0.sum.parts", 128, 256, stream,
-        v_l4_c1_0_sum_lines, v_l4_d_0, v_l4_c1_0_sum_parts));
-    CALL(launch(m, MIDDLE, k_reduce_56aa969d, "l4.c1.0.sum", 196, dim3(32, 8), stream,
-        v_l4_c1_0_sum_parts, v_l4_c1_0_sum));
-    CALL(launch(m, MIDDLE, k_siblings_25095d3c, "g3.s", 565, 256, stream, v_g3_l1, v_g3_l2_k,
-        v_g3_r2_sum, v_g3_s_const, v_l4_c1_0_sum, v_l4_b1, v_l4_c3_0_sum, v_l4_b3, v_g3_s,
-        v_l4_t1_0_joined, v_l4_t1_0_joined + 6272));
-    CALL(launch(m, MIDDLE, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
-        v_g3_a_c_b, v_g3_a));
+    CALL(launch(m, FIRST, k_product_a579ade4, "l4.c1.0.sum.merged", 224, 256, stream,
+        v_l4_c1_0_sum_weights, v_l4_d_0, v_l4_c1_0_sum_merged, (float4 *)v_workspace,
+        v_arrived + 488));
+    CALL(launch(m, MIDDLE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream,
+        v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
+        v_l4_t1_0_joined + 6272));
     CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.0.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_0_joined, v_l4_c2_0_sum_merged));
-    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
-        v_l4_b4, v_l4_u_0));
+    CALL(launch(m, MIDDLE, k_siblings_ebfe8649, "g3.s", 540, 256, stream, v_g3_l1, v_g3_l2_k,
+        v_g3_r2_sum, v_g3_s_const, v_l4_c2_0_sum_merged, v_l4_b2, v_l4_b4, v_g3_s, v_l4_u_0));
+    CALL(launch(m, MIDDLE, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+        v_g3_a_c_b, v_g3_a));
     CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.1.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_0, v_l4_c1_1_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.1.sum", 392, 64, stream,
@@ -5887,17 +5966,10 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_c2_0_sum_weights, v_l4_t1_4_joined, v_l4_c2_4_sum_merged));
     CALL(launch(m, MIDDLE, k_row_7c6003a7, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
         v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2, v_l4_f_4_sum_terms));
-    return 0;
-}
-
-static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
     CALL(launch(m, LAST, k_product_776d70ee, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
-    CALL(launch(m, FIRST, k_product_cfab0d55, "g4.l1.sum.merged.parts", 256, 256, stream,
-        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged_parts));
-    CALL(launch(m, MIDDLE, k_reduce_c66a01e6, "g4.l1.sum.merged", 354, 64, stream,
-        v_g4_l1_sum_merged_parts, v_g4_l1_sum_merged));
+    CALL(launch(m, FIRST, k_product_731646d4, "g4.l1.sum.merged", 240, 256, stream,
+        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged, (float4 *)v_workspace, v_arrived + 516));
     CALL(launch(m, MIDDLE, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
     CALL(launch(m, MIDDLE, k_reduce_4e226e53, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
@@ -5906,6 +5978,11 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
     CALL(launch(m, MIDDLE, k_reduce_657b11bf, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
+    return 0;
+}
+
+static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
     CALL(launch(m, MIDDLE, k_reduce_0dd033d3, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
         v_g4_s, v_g4_b_b, v_g4));
     CALL(launch(m, MIDDLE, k_reduce_a7459dd2, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
@@ -5951,7 +6028,7 @@ static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t s
     CALL(steps_from_stem(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_l3_c1_3_sum(m, in, out, stream));
-    CALL(steps_from_l4(m, in, out, stream));
+    CALL(steps_from_g4(m, in, out, stream));
     return 0;
 }
 
@@ -6234,6 +6311,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    64303872ull, 139598080ull, 0xe4a54419c106ca07ull};
+    64304128ull, 139598336ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

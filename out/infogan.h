@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define INFOGAN_ARENA_BYTES 2162688ull
+#define INFOGAN_ARENA_BYTES 622592ull
 #define INFOGAN_WEIGHT_BYTES 11608320ull
 
 #ifdef __cplusplus

@@ -7,10 +7,9 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
-// memory    arena 5880 kB (workspace 504 kB of it), constants 13 MB, peak in create 28 MB
-// plan      56 steps, 144.7 us estimated; nothing derived is cheaper
+// memory    arena 5880 kB (workspace 640 kB of it), constants 13 MB, peak in create 28 MB
+// plan      54 steps, 140.5 us estimated; nothing derived is cheaper
 // libraries none
-// by        summation splitting 2
 //     2.8 us est. stem                     k_product_9ca88c05
 //     1.9 us est. b1.d                     k_reduce_c607a992
 //     2.7 us est. b1                       k_product_7792b790
@@ -22,48 +21,46 @@
 //     3.5 us est. b2.h.0                   k_product_a880da46
 //     2.8 us est. b3.h.e                   k_product_e49803e1
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.4 us est. b3.h                     k_product_1f943019, in 2 parts
+//     3.3 us est. b3.h                     k_product_bb9b3c31, in 2 parts
 //     2.3 us est. b3.b.0.e                 k_product_0d706514
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     3.4 us est. b3.h.0                   k_product_11a92039, in 2 parts
+//     3.3 us est. b3.h.0                   k_product_000ce12b, in 2 parts
 //     2.3 us est. b3.b.1.e                 k_product_0d706514
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     3.4 us est. b3.h.1                   k_product_11a92039, in 2 parts
+//     3.3 us est. b3.h.1                   k_product_000ce12b, in 2 parts
 //     2.3 us est. b4.h.e                   k_product_0d706514
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
 //     2.3 us est. b4.b.0.e                 k_product_23eca22a
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     3.8 us est. b4.h.0                   k_product_5a4386fa, in 4 parts
+//     3.3 us est. b4.h.0                   k_product_96454691, in 4 parts
 //     2.3 us est. b4.b.1.e                 k_product_23eca22a
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     3.8 us est. b4.h.1                   k_product_5a4386fa, in 4 parts
+//     3.3 us est. b4.h.1                   k_product_96454691, in 4 parts
 //     2.3 us est. b4.b.2.e                 k_product_23eca22a
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     3.8 us est. b4.h.2                   k_product_5a4386fa, in 4 parts
+//     3.3 us est. b4.h.2                   k_product_96454691, in 4 parts
 //     2.3 us est. b5.h.e                   k_product_23eca22a
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     3.8 us est. b5.h                     k_product_4b00cbda, in 4 parts
+//     3.3 us est. b5.h                     k_product_953ddda4, in 4 parts
 //     2.8 us est. b5.b.0.e                 k_product_228fcbea
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     4.2 us est. b5.h.0                   k_product_1c6a7259, in 6 parts
+//     4.0 us est. b5.h.0                   k_product_4e65610c, in 4 parts
 //     2.8 us est. b5.b.1.e                 k_product_228fcbea
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     4.2 us est. b5.h.1                   k_product_1c6a7259, in 6 parts
+//     4.0 us est. b5.h.1                   k_product_4e65610c, in 4 parts
 //     2.8 us est. b6.h.e                   k_product_228fcbea
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     4.2 us est. b6.h                     k_product_ef4e4862, in 6 parts
-//     3.4 us est. b6.b.0.e                 k_product_38be2dcd, in 2 parts
+//     4.1 us est. b6.h                     k_product_919a7191, in 4 parts
+//     3.3 us est. b6.b.0.e                 k_product_10bcb45a, in 2 parts
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
-//     2.5 us est. b6.b.0.c.parts           k_product_5206ebe6
-//     1.7 us est. b6.h.0                   k_reduce_abcf1317
-//     3.4 us est. b6.b.1.e                 k_product_38be2dcd, in 2 parts
+//     3.7 us est. b6.h.0                   k_product_7bee330e, in 8 parts
+//     3.3 us est. b6.b.1.e                 k_product_10bcb45a, in 2 parts
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
-//     2.5 us est. b6.b.1.c.parts           k_product_5206ebe6
-//     1.7 us est. b6.h.1                   k_reduce_abcf1317
-//     3.4 us est. b7.e                     k_product_38be2dcd, in 2 parts
+//     3.7 us est. b6.h.1                   k_product_7bee330e, in 8 parts
+//     3.3 us est. b7.e                     k_product_10bcb45a, in 2 parts
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     5.0 us est. b7                       k_product_d5af07b4, in 6 parts
+//     4.8 us est. b7                       k_product_f7e3aa09, in 8 parts
 //     5.2 us est. head                     k_product_237887f5
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
@@ -454,7 +451,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_h_s INIT(9049856)
 #define v_b3_h_c_scaled CONST(5203968)
 #define v_b3_h_t CONST(5222400)
-#define v_b3_h ARENA(1204224)
+#define v_b3_h ARENA(1257472)
 #define v_b3_b_0_e_n_s INIT(9050112)
 #define v_b3_b_0_e_n_c_scaled CONST(5222656)
 #define v_b3_b_0_e_n_t CONST(5247232)
@@ -462,11 +459,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_b_0_d_n_s INIT(9050880)
 #define v_b3_b_0_d_n_c_scaled CONST(5248000)
 #define v_b3_b_0_d_n_t CONST(5254912)
-#define v_b3_b_0_d ARENA(602112)
+#define v_b3_b_0_d ARENA(655360)
 #define v_b3_b_0_s INIT(9051648)
 #define v_b3_b_0_c_scaled CONST(5255680)
 #define v_b3_b_0_t CONST(5280256)
-#define v_b3_h_0 ARENA(1304576)
+#define v_b3_h_0 ARENA(1357824)
 #define v_b3_b_1_e_n_s INIT(9051904)
 #define v_b3_b_1_e_n_c_scaled CONST(5280512)
 #define v_b3_b_1_e_n_t CONST(5305088)
@@ -474,11 +471,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_b_1_d_n_s INIT(9052672)
 #define v_b3_b_1_d_n_c_scaled CONST(5305856)
 #define v_b3_b_1_d_n_t CONST(5312768)
-#define v_b3_b_1_d ARENA(602112)
+#define v_b3_b_1_d ARENA(655360)
 #define v_b3_b_1_s INIT(9053440)
 #define v_b3_b_1_c_scaled CONST(5313536)
 #define v_b3_b_1_t CONST(5338112)
-#define v_b3_h_1 ARENA(1204224)
+#define v_b3_h_1 ARENA(1257472)
 #define v_b4_h_e_n_s INIT(9053696)
 #define v_b4_h_e_n_c_scaled CONST(5338368)
 #define v_b4_h_e_n_t CONST(5362944)
@@ -490,7 +487,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5371392)
 #define v_b4_h_t CONST(5420544)
-#define v_b4_h ARENA(817152)
+#define v_b4_h ARENA(956416)
 #define v_b4_b_0_e_n_s INIT(9055488)
 #define v_b4_b_0_e_n_c_scaled CONST(5420800)
 #define v_b4_b_0_e_n_t CONST(5519104)
@@ -498,11 +495,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_0_d_n_s INIT(9057024)
 #define v_b4_b_0_d_n_c_scaled CONST(5520640)
 #define v_b4_b_0_d_n_t CONST(5534464)
-#define v_b4_b_0_d ARENA(516096)
+#define v_b4_b_0_d ARENA(655360)
 #define v_b4_b_0_s INIT(9058560)
 #define v_b4_b_0_c_scaled CONST(5536000)
 #define v_b4_b_0_t CONST(5634304)
-#define v_b4_h_0 ARENA(867328)
+#define v_b4_h_0 ARENA(1006592)
 #define v_b4_b_1_e_n_s INIT(9058816)
 #define v_b4_b_1_e_n_c_scaled CONST(5634560)
 #define v_b4_b_1_e_n_t CONST(5732864)
@@ -510,11 +507,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_1_d_n_s INIT(9060352)
 #define v_b4_b_1_d_n_c_scaled CONST(5734400)
 #define v_b4_b_1_d_n_t CONST(5748224)
-#define v_b4_b_1_d ARENA(516096)
+#define v_b4_b_1_d ARENA(655360)
 #define v_b4_b_1_s INIT(9061888)
 #define v_b4_b_1_c_scaled CONST(5749760)
 #define v_b4_b_1_t CONST(5848064)
-#define v_b4_h_1 ARENA(817152)
+#define v_b4_h_1 ARENA(956416)
 #define v_b4_b_2_e_n_s INIT(9062144)
 #define v_b4_b_2_e_n_c_scaled CONST(5848320)
 #define v_b4_b_2_e_n_t CONST(5946624)
@@ -522,11 +519,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_2_d_n_s INIT(9063680)
 #define v_b4_b_2_d_n_c_scaled CONST(5948160)
 #define v_b4_b_2_d_n_t CONST(5961984)
-#define v_b4_b_2_d ARENA(516096)
+#define v_b4_b_2_d ARENA(655360)
 #define v_b4_b_2_s INIT(9065216)
 #define v_b4_b_2_c_scaled CONST(5963520)
 #define v_b4_b_2_t CONST(6061824)
-#define v_b4_h_2 ARENA(867328)
+#define v_b4_h_2 ARENA(1006592)
 #define v_b5_h_e_n_s INIT(9065472)
 #define v_b5_h_e_n_c_scaled CONST(6062080)
 #define v_b5_h_e_n_t CONST(6160384)
@@ -534,11 +531,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_h_d_n_s INIT(9067008)
 #define v_b5_h_d_n_c_scaled CONST(6161920)
 #define v_b5_h_d_n_t CONST(6175744)
-#define v_b5_h_d ARENA(516096)
+#define v_b5_h_d ARENA(655360)
 #define v_b5_h_s INIT(9068544)
 #define v_b5_h_c_scaled CONST(6177280)
 #define v_b5_h_t CONST(6324736)
-#define v_b5_h ARENA(967680)
+#define v_b5_h ARENA(1106944)
 #define v_b5_b_0_e_n_s INIT(9069056)
 #define v_b5_b_0_e_n_c_scaled CONST(6325248)
 #define v_b5_b_0_e_n_t CONST(6546432)
@@ -546,11 +543,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_b_0_d_n_s INIT(9071360)
 #define v_b5_b_0_d_n_c_scaled CONST(6548736)
 #define v_b5_b_0_d_n_t CONST(6569472)
-#define v_b5_b_0_d ARENA(516096)
+#define v_b5_b_0_d ARENA(655360)
 #define v_b5_b_0_s INIT(9073664)
 #define v_b5_b_0_c_scaled CONST(6571776)
 #define v_b5_b_0_t CONST(6792960)
-#define v_b5_h_0 ARENA(1042944)
+#define v_b5_h_0 ARENA(1182208)
 #define v_b5_b_1_e_n_s INIT(9074176)
 #define v_b5_b_1_e_n_c_scaled CONST(6793472)
 #define v_b5_b_1_e_n_t CONST(7014656)
@@ -558,11 +555,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b5_b_1_d_n_s INIT(9076480)
 #define v_b5_b_1_d_n_c_scaled CONST(7016960)
 #define v_b5_b_1_d_n_t CONST(7037696)
-#define v_b5_b_1_d ARENA(516096)
+#define v_b5_b_1_d ARENA(655360)
 #define v_b5_b_1_s INIT(9078784)
 #define v_b5_b_1_c_scaled CONST(7040000)
 #define v_b5_b_1_t CONST(7261184)
-#define v_b5_h_1 ARENA(967680)
+#define v_b5_h_1 ARENA(1106944)
 #define v_b6_h_e_n_s INIT(9079296)
 #define v_b6_h_e_n_c_scaled CONST(7261696)
 #define v_b6_h_e_n_t CONST(7482880)
@@ -570,49 +567,47 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_h_d_n_s INIT(9081600)
 #define v_b6_h_d_n_c_scaled CONST(7485184)
 #define v_b6_h_d_n_t CONST(7505920)
-#define v_b6_h_d ARENA(516096)
+#define v_b6_h_d ARENA(655360)
 #define v_b6_h_s INIT(9083904)
 #define v_b6_h_c_scaled CONST(7508224)
 #define v_b6_h_t CONST(7876864)
-#define v_b6_h ARENA(2195200)
+#define v_b6_h ARENA(1031680)
 #define v_b6_b_0_e_n_s INIT(9084672)
 #define v_b6_b_0_e_n_c_scaled CONST(7877632)
 #define v_b6_b_0_e_n_t CONST(8492032)
-#define v_b6_b_0_e ARENA(516096)
+#define v_b6_b_0_e ARENA(655360)
 #define v_b6_b_0_d_n_s INIT(9088512)
 #define v_b6_b_0_d_n_c_scaled CONST(8495872)
 #define v_b6_b_0_d_n_t CONST(8530432)
-#define v_b6_b_0_d ARENA(2007040)
+#define v_b6_b_0_d ARENA(843520)
 #define v_b6_b_0_s INIT(9092352)
 #define v_b6_b_0_c_scaled CONST(8534272)
-#define v_b6_b_0_c_parts ARENA(0)
 #define v_b6_b_0_t CONST(9148672)
-#define v_b6_h_0 ARENA(2226688)
+#define v_b6_h_0 ARENA(1063168)
 #define v_b6_b_1_e_n_s INIT(9093120)
 #define v_b6_b_1_e_n_c_scaled CONST(9149440)
 #define v_b6_b_1_e_n_t CONST(9763840)
-#define v_b6_b_1_e ARENA(516096)
+#define v_b6_b_1_e ARENA(655360)
 #define v_b6_b_1_d_n_s INIT(9096960)
 #define v_b6_b_1_d_n_c_scaled CONST(9767680)
 #define v_b6_b_1_d_n_t CONST(9802240)
-#define v_b6_b_1_d ARENA(2007040)
+#define v_b6_b_1_d ARENA(843520)
 #define v_b6_b_1_s INIT(9100800)
 #define v_b6_b_1_c_scaled CONST(9806080)
-#define v_b6_b_1_c_parts ARENA(0)
 #define v_b6_b_1_t CONST(10420480)
-#define v_b6_h_1 ARENA(2007040)
+#define v_b6_h_1 ARENA(1031680)
 #define v_b7_e_n_s INIT(9101568)
 #define v_b7_e_n_c_scaled CONST(10421248)
 #define v_b7_e_n_t CONST(11035648)
-#define v_b7_e ARENA(516096)
+#define v_b7_e ARENA(655360)
 #define v_b7_d_n_s INIT(9105408)
 #define v_b7_d_n_c_scaled CONST(11039488)
 #define v_b7_d_n_t CONST(11074048)
-#define v_b7_d ARENA(704256)
+#define v_b7_d ARENA(843520)
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11077888)
 #define v_b7_t CONST(12306688)
-#define v_b7 ARENA(516096)
+#define v_b7 ARENA(655360)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12307968)
 #define v_head_n_t CONST(13946368)
@@ -816,18 +811,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -1012,13 +1011,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -1039,7 +1043,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -1048,11 +1052,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -1066,15 +1069,26 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -1090,10 +1104,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -1523,7 +1537,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
 // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
 // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
 // p0: b3.h.c.scaled, p1: b3.h.d, p2: b3.h.t
-static __global__ void CLUSTER(2) k_product_1f943019(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_bb9b3c31(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1550,11 +1564,12 @@ static __global__ void CLUSTER(2) k_product_1f943019(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + v0,
@@ -1650,7 +1665,7 @@ static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
 // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
 // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
 // p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.h, p3: b3.b.0.t
-static __global__ void CLUSTER(2) k_product_11a92039(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_000ce12b(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1678,11 +1693,12 @@ static __global__ void CLUSTER(2) k_product_11a92039(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
             const float v1 = p3[i1];
@@ -1846,7 +1862,7 @@ static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
 // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
 // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
 // p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.h, p3: b4.b.0.t
-static __global__ void CLUSTER(4) k_product_5a4386fa(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_96454691(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1874,11 +1890,12 @@ static __global__ void CLUSTER(4) k_product_5a4386fa(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
             const float v1 = p3[i1];
@@ -1892,7 +1909,7 @@ static __global__ void CLUSTER(4) k_product_5a4386fa(const float *p0, const floa
 // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
 // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
 // p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
-static __global__ void CLUSTER(4) k_product_4b00cbda(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_953ddda4(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1919,11 +1936,12 @@ static __global__ void CLUSTER(4) k_product_4b00cbda(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0,
@@ -2014,12 +2032,12 @@ static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
 // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
 // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
 // p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.h, p3: b5.b.0.t
-static __global__ void __launch_bounds__(256, 1) k_product_1c6a7259(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
-    unsigned *arrived, bool next_early) {
+static __global__ void CLUSTER(4) k_product_4e65610c(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 6u % 7u * 32u, m0 = id / 42u % 3u * 32u;
+    const unsigned n0 = id / 4u % 7u * 32u, m0 = id / 28u % 3u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
@@ -2031,10 +2049,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_1c6a7259(const float 
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 6, from = part * 96u;
-    tile.multiply<true, false, 1>(from, min(from + 96u, 576u), moving<4, 73728>(a), moving<784,
+    const unsigned part = blockIdx.x % 4, from = part * 160u;
+    tile.multiply<true, false, 1>(from, min(from + 160u, 576u), moving<4, 73728>(a), moving<784,
         25088>(b), next_early, acc);
-    const parts_in_memory<6, 1, 32> shares(parts, arrived, &tile);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2042,11 +2060,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_1c6a7259(const float 
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
             const float v1 = p3[i1];
@@ -2086,12 +2105,11 @@ static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
 // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
 // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
 // p0: b6.h.c.scaled, p1: b6.h.d, p2: b6.h.t
-static __global__ void __launch_bounds__(256, 1) k_product_ef4e4862(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
+static __global__ void CLUSTER(4) k_product_919a7191(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 6u % 2u * 32u, m0 = id / 12u % 5u * 32u;
+    const unsigned n0 = id / 4u % 2u * 32u, m0 = id / 8u % 5u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
@@ -2103,10 +2121,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_ef4e4862(const float 
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 6, from = part * 96u;
-    tile.multiply<true, false, 1>(from, min(from + 96u, 576u), moving<4, 73728>(a), moving<196,
+    const unsigned part = blockIdx.x % 4, from = part * 160u;
+    tile.multiply<true, false, 1>(from, min(from + 160u, 576u), moving<4, 73728>(a), moving<196,
         1568>(b), next_early, acc);
-    const parts_in_memory<6, 1, 32> shares(parts, arrived, &tile);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2114,11 +2132,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_ef4e4862(const float 
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = sum[s] + p2[i1];
         }
@@ -2129,7 +2148,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ef4e4862(const float 
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void CLUSTER(2) k_product_38be2dcd(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_10bcb45a(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2156,11 +2175,12 @@ static __global__ void CLUSTER(2) k_product_38be2dcd(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = fminf(fmaxf(sum[s] + p2[i1], 0.f), 6.f);
         }
@@ -2196,78 +2216,58 @@ static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
 }
 
-// by summation splitting (parts)
-// b6.b.0.c.parts[i0,0,i2,i3,i4] = sum(r0) b6.b.0.d[0,15*i0+r0,i3,i4] *
-//     b6.b.0.c.scaled[i2,15*i0+r0] where i0 in 0:64, r0 in 0:15
-// p0: b6.b.0.c.scaled, p1: b6.b.0.d
-static __global__ void __launch_bounds__(256, 1) k_product_5206ebe6(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+// b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
+// b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
+// p0: b6.b.0.c.scaled, p1: b6.b.0.d, p2: b6.h, p3: b6.b.0.t
+static __global__ void CLUSTER(8) k_product_7bee330e(const float *p0, const float *p1,
+    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 3u * 64u;
-    const int i0 = (int)(id / 3u % 64u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 16u);
-        const int r0 = (int)(k0 + e % 16u);
-        return fetch<float>(&p0[i2 * 960 + i0 * 15 + r0], i2 < 160 && r0 < 15);
+    const unsigned n0 = 0u, m0 = id / 8u % 10u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(&p0[i1 * 960 + r0]);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(k0 + e / 64u);
-        return fetch<float>(&p1[i0 * 735 + r0 * 49 + i4], i4 < 49 && r0 < 15);
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 15u, spaced<61440>(a), spaced<784>(b), next_early, acc);
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<true, false, 1>(from, min(from + 128u, 960u), moving<4, 61440>(a), moving<196,
+        784>(b), next_early, acc);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i2 < 160 && i4 < 49) {
-            y[i0 * 7840 + i2 * 49 + i4] = acc[i][j];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = sum[s] + p2[i1 * 49 + i3] + p3[i1];
         }
     }
-}
-
-// b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.c.parts[r0,0,i1,i2,i3]
-// b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
-// p0: b6.b.0.c.parts, p1: b6.h, p2: b6.b.0.t
-static __global__ void __launch_bounds__(256) k_reduce_abcf1317(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 7840u ? column : 7840u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-    const int ahead = 8;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 7840 + i1 * 49 + i3];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 7840u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 49 + i3] = acc + p1[i1 * 49 + i3] + p2[i1];
-    }
+    shares.end();
 }
 
 // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
 // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
 // p0: b7.c.scaled, p1: b7.d, p2: b7.t
-static __global__ void __launch_bounds__(256, 1) k_product_d5af07b4(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
+static __global__ void CLUSTER(8) k_product_f7e3aa09(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 6u % 2u * 32u, m0 = id / 12u % 10u * 32u;
+    const unsigned n0 = id / 8u % 2u * 32u, m0 = id / 16u % 10u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
@@ -2279,10 +2279,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5af07b4(const float 
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 6, from = part * 160u;
-    tile.multiply<true, false, 1>(from, min(from + 160u, 960u), moving<4, 122880>(a), moving<196,
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<true, false, 1>(from, min(from + 128u, 960u), moving<4, 122880>(a), moving<196,
         1568>(b), next_early, acc);
-    const parts_in_memory<6, 1, 32> shares(parts, arrived, &tile);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2290,11 +2290,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5af07b4(const float 
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = sum[s] + p2[i1];
         }
@@ -4025,19 +4026,19 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, MIDDLE, k_product_1f943019, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
+    CALL(launch(m, MIDDLE, k_product_bb9b3c31, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
         v_b3_h_t, v_b3_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_11a92039, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_000ce12b, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
         v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0, (float4 *)v_workspace, v_arrived + 25));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_11a92039, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_000ce12b, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
         v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1, (float4 *)v_workspace, v_arrived + 50));
     CALL(launch(m, MIDDLE, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
@@ -4049,25 +4050,25 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_5a4386fa, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96454691, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
         v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 75));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_5a4386fa, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96454691, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
         v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 89));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, MIDDLE, k_product_5a4386fa, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96454691, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
         v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 103));
     CALL(launch(m, MIDDLE, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    CALL(launch(m, MIDDLE, k_product_4b00cbda, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+    CALL(launch(m, MIDDLE, k_product_953ddda4, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
         v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 117));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
@@ -4079,42 +4080,38 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_product_1c6a7259, "b5.h.0", 126, 256, stream, v_b5_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_4e65610c, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
         v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 138));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_1c6a7259, "b5.h.1", 126, 256, stream, v_b5_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_4e65610c, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
         v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 159));
     CALL(launch(m, MIDDLE, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, MIDDLE, k_product_ef4e4862, "b6.h", 60, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+    CALL(launch(m, MIDDLE, k_product_919a7191, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
         v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 180));
-    CALL(launch(m, MIDDLE, k_product_38be2dcd, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_10bcb45a, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e, (float4 *)v_workspace, v_arrived + 190));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_5206ebe6, "b6.b.0.c.parts", 192, 256, stream,
-        v_b6_b_0_c_scaled, v_b6_b_0_d, v_b6_b_0_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_abcf1317, "b6.h.0", 245, dim3(32, 8), stream, v_b6_b_0_c_parts,
-        v_b6_h, v_b6_b_0_t, v_b6_h_0));
-    CALL(launch(m, MIDDLE, k_product_38be2dcd, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
-        v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e, (float4 *)v_workspace, v_arrived + 250));
+    CALL(launch(m, MIDDLE, k_product_7bee330e, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
+        v_b6_b_0_d, v_b6_h, v_b6_b_0_t, v_b6_h_0, (float4 *)v_workspace, v_arrived + 250));
+    CALL(launch(m, MIDDLE, k_product_10bcb45a, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
+        v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e, (float4 *)v_workspace, v_arrived + 260));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_5206ebe6, "b6.b.1.c.parts", 192, 256, stream,
-        v_b6_b_1_c_scaled, v_b6_b_1_d, v_b6_b_1_c_parts));
-    CALL(launch(m, MIDDLE, k_reduce_abcf1317, "b6.h.1", 245, dim3(32, 8), stream, v_b6_b_1_c_parts,
-        v_b6_h_0, v_b6_b_1_t, v_b6_h_1));
-    CALL(launch(m, MIDDLE, k_product_38be2dcd, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
-        v_b6_h_1, v_b7_e_n_t, v_b7_e, (float4 *)v_workspace, v_arrived + 310));
+    CALL(launch(m, MIDDLE, k_product_7bee330e, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
+        v_b6_b_1_d, v_b6_h_0, v_b6_b_1_t, v_b6_h_1, (float4 *)v_workspace, v_arrived + 320));
+    CALL(launch(m, MIDDLE, k_product_10bcb45a, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
+        v_b6_h_1, v_b7_e_n_t, v_b7_e, (float4 *)v_workspace, v_arrived + 330));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    CALL(launch(m, ALONE, k_product_d5af07b4, "b7", 120, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
-        v_b7, (float4 *)v_workspace, v_arrived + 370));
+    CALL(launch(m, ALONE, k_product_f7e3aa09, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
+        v_b7, (float4 *)v_workspace, v_arrived + 390));
     CALL(launch(m, FIRST, k_product_237887f5, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));

@@ -8,9 +8,9 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 5684 kB (workspace 1024 kB of it), constants 57 MB, peak in create 114 MB
-// plan      43 steps, 160.7 us estimated; 192.6 us without derivation
+// plan      42 steps, 159.0 us estimated; 189.3 us without derivation
 // libraries none
-// by        basis change 28, summation splitting 5
+// by        basis change 28, summation splitting 4
 //     9.0 us est. r0                       k_product_51287ae4
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
 //     4.2 us est. l1.a.a.c.product         k_product_bdcf493e
@@ -34,21 +34,20 @@
 //     2.3 us est. l2.b.c.data              k_stitch_9e044880
 //     5.2 us est. l2.b.c.product           k_product_cae000ab
 //     1.6 us est. l2                       k_basis_ecec62af
-//     7.8 us est. l3.h.r                   k_product_9c65d5d6, in 4 parts
+//     7.3 us est. l3.h.r                   k_product_f75583b9, in 4 parts
 //     1.5 us est. l3.h.b.c.data            k_basis_828d9e8c
 //     6.2 us est. l3.h.b.c.product         k_product_55f6e29e
 //     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
-//     2.9 us est. l3.h                     k_product_8486b751, in 2 parts
+//     2.8 us est. l3.h                     k_product_0f63b182, in 2 parts
 //     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
 //     6.2 us est. l3.a.c.product           k_product_55f6e29e
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
 //     6.2 us est. l3.b.c.product           k_product_55f6e29e
 //     1.5 us est. l3                       k_basis_fc26d277
-//     6.3 us est. l4.h.a.c.parts           k_product_10f40523
-//     1.6 us est. l4.h.r                   k_reduce_09a05fb3
+//     7.4 us est. l4.h.r                   k_product_031b3d2e, in 8 parts
 //     9.7 us est. l4.h.b.c.parts           k_product_73f4a156
 //     1.9 us est. l4.h.b.c                 k_reduce_36185d96
-//     3.4 us est. l4.h                     k_product_eada2b6f, in 4 parts
+//     2.9 us est. l4.h                     k_product_1fe9e55d, in 4 parts
 //     9.7 us est. l4.a.c.parts             k_product_73f4a156
 //     1.9 us est. l4.r                     k_reduce_0e6597b9
 //     9.7 us est. l4.b.c.parts             k_product_73f4a156
@@ -314,7 +313,6 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_b_t CONST(24078592)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_h_a_s INIT(54192640)
-#define v_l4_h_a_c_parts ARENA(0)
 #define v_l4_h_a_t CONST(24079616)
 #define v_l4_h_r ARENA(3411968)
 #define v_l4_h_b_s INIT(54194688)
@@ -345,7 +343,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_h ARENA(2207744)
 #define v_l3_h ARENA(2207744)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 59318784ull
+#define CONST_BYTES 59319040ull
 #define INIT_BYTES 54200832ull
 #define v_arrived CONST_OF(unsigned, 59318272)
 
@@ -544,18 +542,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -740,13 +742,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -767,7 +774,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -776,11 +783,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -794,15 +800,26 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -818,10 +835,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -1511,11 +1528,11 @@ static __global__ void __launch_bounds__(64) k_basis_ecec62af(const float *p0, c
 //     where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void CLUSTER(4) k_product_9c65d5d6(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_f75583b9(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 4u * 64u, m0 = id / 16u % 8u * 32u;
+    const unsigned n0 = id / 4u % 7u * 32u, m0 = id / 28u % 8u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 8u * 4u);
         const int r0 = (int)(e / 8u);
@@ -1531,11 +1548,11 @@ static __global__ void CLUSTER(4) k_product_9c65d5d6(const float *p0, const floa
         return fetch<float4>(&p1[i2 * 7168 + r1 * 3584 + i3 * 256 + r2 * 128 + r0 - 3712],
             n < 196u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
-    float acc[8][4] = {};
+    float acc[4][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 288u;
     tile.multiply<false, true, 1>(from, min(from + 288u, 1152u), moving<1024, 32768>(a), b,
         next_early, acc);
-    const parts_in_cluster<4, 2, 32> shares(parts, arrived, &tile);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1543,11 +1560,12 @@ static __global__ void CLUSTER(4) k_product_9c65d5d6(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
@@ -1691,7 +1709,7 @@ static __global__ void __launch_bounds__(64) k_basis_ae30a2a7(const float *p0,
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l2, p1: l3.d.c.scaled, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void CLUSTER(2) k_product_8486b751(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_0f63b182(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -1721,11 +1739,12 @@ static __global__ void CLUSTER(2) k_product_8486b751(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i1 = (int)(n0 + tile.column(j));
+        const int i3 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             y[i3 * 256 + i1] = relu(sum[s] + p2[i1 * 196 + i3] + p3[i1]);
         }
@@ -1897,62 +1916,53 @@ static __global__ void __launch_bounds__(64) k_basis_fc26d277(const float *p0, c
     }
 }
 
-// by summation splitting (parts)
-// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
-//     0
-// p0: l4.h.a.c.lines, p1: l3
-static __global__ void __launch_bounds__(256, 2) k_product_10f40523(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+// l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3[0,r0,2*i2+r1-1,2*i3+r2-1] * l4.h.a.c.lines[i1,r1,r2,r0]
+//     where i2 in 0:7, i3 in 0:7, pad l3 0
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
+// p0: l4.h.a.c.lines, p1: l3, p2: l4.h.a.t
+static __global__ void CLUSTER(8) k_product_031b3d2e(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(&p0[r2 * 131072 + i0 * 8192 + r0 * 512 + i2]);
+    const unsigned n0 = id / 8u % 2u * 32u, m0 = id / 16u % 16u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 512 + i1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 4u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[i3 * 7168 + r1 * 3584 + i4 * 512 + r2 * 256 + i0 * 16 + r0 - 3840],
-            n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+        const unsigned n = n0 + e / 8u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 256u % 3u);
+        const int r1 = (int)(k0 / 256u / 3u);
+        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
+        return fetch<float4>(&p1[i2 * 7168 + r1 * 3584 + i3 * 512 + r2 * 256 + r0 - 3840],
+            n < 49u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
     float acc[4][4] = {};
-    tile.multiply<false, true, 1>(0u, 144u, spaced<32768>(a), b, next_early, acc);
+    const unsigned part = blockIdx.x % 8, from = part * 288u;
+    tile.multiply<false, true, 1>(from, min(from + 288u, 2304u), moving<2048, 65536>(a), b,
+        next_early, acc);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = relu(sum[s] + p2[i1]);
         }
     }
-}
-
-// l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
-// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
-// p0: l4.h.a.c.parts, p1: l4.h.a.t
-static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 25088 + i1 * 49 + i3];
-    }
-    y[i1 * 49 + i3] = relu(acc + p1[i1]);
+    shares.end();
 }
 
 // by summation splitting (parts)
@@ -2015,7 +2025,7 @@ static __global__ void __launch_bounds__(64) k_reduce_36185d96(const float *p0,
 //     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void CLUSTER(4) k_product_eada2b6f(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_1fe9e55d(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -2045,11 +2055,12 @@ static __global__ void CLUSTER(4) k_product_eada2b6f(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = relu(sum[s] + p2[i1 * 49 + i3] + p3[i1]);
         }
@@ -2930,7 +2941,7 @@ static int check_device(resnet18 *m) {
 static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 512ull, 0, 512ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 768ull, 0, 768ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -3145,7 +3156,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     // l2 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_b_t,
         v_l2));
-    CALL(launch(m, FIRST, k_product_9c65d5d6, "l3.h.r", 128, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, FIRST, k_product_f75583b9, "l3.h.r", 224, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r,
         v_l3_h_b_c_data));
@@ -3154,8 +3165,8 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_basis_ae30a2a7, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_8486b751, "l3.h", 104, 256, stream, v_l2, v_l3_d_c_scaled,
-        v_l3_h_b_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 32));
+    CALL(launch(m, MIDDLE, k_product_0f63b182, "l3.h", 104, 256, stream, v_l2, v_l3_d_c_scaled,
+        v_l3_h_b_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 56));
     CALL(launch(m, LAST, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
     CALL(launch(m, FIRST, k_product_55f6e29e, "l3.a.c.product", 256, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
@@ -3166,10 +3177,8 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     // l3 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, FIRST, k_product_10f40523, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
-        v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_a_t,
-        v_l4_h_r));
+    CALL(launch(m, ALONE, k_product_031b3d2e, "l4.h.r", 256, 256, stream, v_l4_h_a_c_lines, v_l3,
+        v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 108));
     CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     return 0;
@@ -3180,8 +3189,8 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
     (void)in;
     CALL(launch(m, MIDDLE, k_reduce_36185d96, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, LAST, k_product_eada2b6f, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
-        v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 84));
+    CALL(launch(m, LAST, k_product_1fe9e55d, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+        v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 140));
     CALL(launch(m, FIRST, k_product_73f4a156, "l4.a.c.parts", 256, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
@@ -3419,6 +3428,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    59318784ull, 119340032ull, 0x0349b93ac5df4a66ull};
+    59319040ull, 119340288ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

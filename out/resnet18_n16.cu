@@ -7,10 +7,10 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 89 MB (workspace 0 B of it), constants 153 MB, peak in create 320 MB
-// plan      47 steps, 846.4 us estimated; 1530.9 us without derivation
+// memory    arena 89 MB (workspace 512 kB of it), constants 153 MB, peak in create 320 MB
+// plan      46 steps, 845.6 us estimated; 1530.1 us without derivation
 // libraries none
-// by        basis change 36, summation splitting 3
+// by        basis change 36, summation splitting 2
 //   104.2 us est. r0                       k_product_713e91a6
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
 //    23.1 us est. l1.a.a.c.product         k_product_8a955f22
@@ -56,8 +56,7 @@
 //    39.1 us est. l4.b.c.product           k_product_b46049d0
 //     2.7 us est. l4                       k_basis_87dfa24d
 //     1.9 us est. f                        k_reduce_7739307d
-//     2.3 us est. y.sum.parts              k_product_b3e31cc3
-//     1.4 us est. y                        k_reduce_b8f6e4a2
+//     2.9 us est. y                        k_product_eb28a28b, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -348,7 +347,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_c_product ARENA(4718592)
 #define v_l4_b_t CONST(153060608)
 #define v_l4 ARENA(0)
-#define v_y_sum_parts ARENA(0)
 #define v_stem_c_scaled CONST(153062656)
 #define v_l2_d_c_scaled CONST(153100288)
 #define v_l2_h_a_c_lines CONST(153133056)
@@ -357,8 +355,10 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_d_c_scaled CONST(154738688)
 #define v_l4_h_a_c_part_lines CONST(155262976)
 #define v_f ARENA(1605632)
-#define CONST_BYTES 159981568ull
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 159981824ull
 #define INIT_BYTES 82512384ull
+#define v_arrived CONST_OF(unsigned, 159981568)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -555,18 +555,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -725,6 +729,139 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u)),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    __device__ __forceinline__ void leave() const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
+#pragma unroll
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
+#pragma unroll
+    for (int n = 0; n < S::OWN; n++) {
+        if (!S::has(n)) break;
+#pragma unroll
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
+        }
+    }
+}
+
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left. Compiled with -DNO_CLUSTERS they share memory there, too.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(NO_CLUSTERS)
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        leave();
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left.
+    __device__ __forceinline__ void leave() const {
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -1993,56 +2130,49 @@ static __global__ void __launch_bounds__(128) k_reduce_7739307d(const float *p0,
     }
 }
 
-// by summation splitting (parts)
-// y.sum.parts[i0,i1,i2] = sum(r0) f[i1,64*i0+r0] * fc[i2,64*i0+r0] where i0 in 0:8, r0 in 0:64
-// p0: f, p1: fc
-static __global__ void __launch_bounds__(256, 2) k_product_b3e31cc3(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
+// y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
+// y[i0,i1] = y.sum[i0,i1] + bias[i1]
+// p0: f, p1: fc, p2: bias
+static __global__ void CLUSTER(8) k_product_eb28a28b(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 16u * 64u, m0 = 0u;
-    const int i0 = (int)(id / 16u % 8u);
+    const unsigned n0 = id / 8u % 16u * 64u, m0 = 0u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 4u * 4u);
+        const int i0 = (int)(m0 + e % 4u * 4u);
         const int r0 = (int)(e / 4u);
-        return fetch<float4>(&p0[i0 * 1024 + r0 * 16 + i1]);
+        return fetch<float4>(&p0[r0 * 16 + i0]);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e / 16u);
+        const int i1 = (int)(n0 + e / 16u);
         const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p1[i2 * 512 + i0 * 64 + r0], i2 < 1000);
+        return fetch<float4>(&p1[i1 * 512 + r0], i1 < 1000);
     };
     float acc[4][4] = {};
-    tile.multiply<false, true, 2>(0u, 64u, moving<64, 4096>(a), moving<4, 32768>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 8, from = part * 64u;
+    tile.multiply<false, true, 2>(from, min(from + 64u, 512u), moving<64, 4096>(a), moving<4,
+        32768>(b), next_early, acc);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        if (i2 < 1000) {
-            *reinterpret_cast<float4 *>(&y[i0 * 16000 + i1 * 1000 + i2]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i0 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
+        if (i1 < 1000) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+            *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(sum[s] + v0.x,
+                sum[s + 1] + v0.y, sum[s + 2] + v0.z, sum[s + 3] + v0.w);
         }
     }
-}
-
-// y.sum[i0,i1] = sum(r0) y.sum.parts[r0,i0,i1]
-// y[i0,i1] = y.sum[i0,i1] + bias[i1]
-// p0: y.sum.parts, p1: bias
-static __global__ void __launch_bounds__(64) k_reduce_b8f6e4a2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16000u) return;
-    const int i1 = (int)(id % 1000u);
-    const int i0 = (int)(id / 1000u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 16000 + i0 * 1000 + i1];
-    }
-    y[i0 * 1000 + i1] = acc + p1[i1];
+    shares.end();
 }
 
 // Those that only create launches.
@@ -2825,6 +2955,7 @@ static int check_device(resnet18_n16 *m) {
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -3087,9 +3218,8 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
         v_l4_b_t, v_l4));
     // f stored as [i1,i0]
     CALL(launch(m, MIDDLE, k_reduce_7739307d, "f", 2048, 128, stream, v_l4, v_f));
-    CALL(launch(m, MIDDLE, k_product_b3e31cc3, "y.sum.parts", 128, 256, stream, v_f, v_fc,
-        v_y_sum_parts));
-    CALL(launch(m, LAST, k_reduce_b8f6e4a2, "y", 250, 64, stream, v_y_sum_parts, v_bias, v_y));
+    CALL(launch(m, LAST, k_product_eb28a28b, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
+        (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }
 
@@ -3319,6 +3449,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    159981568ull, 335620608ull, 0x0349b93ac5df4a66ull};
+    159981824ull, 335620864ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

@@ -8,9 +8,9 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 9408 kB (workspace 2048 kB of it), constants 112 MB, peak in create 225 MB
-// plan      84 steps, 402.6 us estimated; 437.4 us without derivation
+// plan      81 steps, 399.0 us estimated; 432.7 us without derivation
 // libraries none
-// by        basis change 33, merging 1, summation splitting 8
+// by        basis change 33, merging 1, summation splitting 5
 //     9.0 us est. r0                       k_product_51287ae4
 //     2.0 us est. p0                       k_reduce_771927ed
 //     2.8 us est. l1.h.r                   k_product_f180865d
@@ -33,66 +33,63 @@
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
 //     5.5 us est. l2.h.c.c                 k_product_08adbad1
 //     9.2 us est. l2.h                     k_product_48076347
-//     6.5 us est. l2.h.0.r                 k_product_b00d485f, in 4 parts
+//     6.5 us est. l2.h.0.r                 k_product_000b0858, in 4 parts
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
 //     5.2 us est. l2.h.0.b.c.product       k_product_cae000ab
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
 //     5.5 us est. l2.h.0                   k_product_bd21160e
-//     6.5 us est. l2.h.1.r                 k_product_b00d485f, in 4 parts
+//     6.5 us est. l2.h.1.r                 k_product_000b0858, in 4 parts
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
 //     5.2 us est. l2.h.1.b.c.product       k_product_cae000ab
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
 //     5.5 us est. l2.h.1                   k_product_bd21160e
-//     6.5 us est. l2.h.2.r                 k_product_b00d485f, in 4 parts
+//     6.5 us est. l2.h.2.r                 k_product_000b0858, in 4 parts
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
 //     5.2 us est. l2.h.2.b.c.product       k_product_cae000ab
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
 //     5.3 us est. l2.h.2                   k_product_f5f8bbf2
-//     9.9 us est. l3.h.r                   k_product_7bbef10c, in 2 parts
-//     9.7 us est. l3.h.b.c.parts           k_product_45b0342a
-//     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
+//     9.9 us est. l3.h.r                   k_product_28dc3111, in 2 parts
+//    11.2 us est. l3.h.t                   k_product_ce9c0732, in 8 parts
 //     6.0 us est. l3.h.c.c                 k_product_6e41faf1
-//     9.9 us est. l3.h                     k_product_a66ef24e, in 2 parts
-//     7.2 us est. l3.h.0.r                 k_product_4409b524, in 4 parts
+//     9.9 us est. l3.h                     k_product_d9acbd12, in 2 parts
+//     6.6 us est. l3.h.0.r                 k_product_05cf9520, in 8 parts
 //     1.5 us est. l3.h.0.b.c.data          k_basis_828d9e8c
 //     6.2 us est. l3.h.0.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
 //     6.0 us est. l3.h.0                   k_product_ae2d5ad2
-//     7.2 us est. l3.h.1.r                 k_product_4409b524, in 4 parts
+//     6.6 us est. l3.h.1.r                 k_product_05cf9520, in 8 parts
 //     1.5 us est. l3.h.1.b.c.data          k_basis_828d9e8c
 //     6.2 us est. l3.h.1.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
 //     6.0 us est. l3.h.1                   k_product_ae2d5ad2
-//     7.2 us est. l3.h.2.r                 k_product_4409b524, in 4 parts
+//     6.6 us est. l3.h.2.r                 k_product_05cf9520, in 8 parts
 //     1.5 us est. l3.h.2.b.c.data          k_basis_828d9e8c
 //     6.2 us est. l3.h.2.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
 //     6.0 us est. l3.h.2                   k_product_ae2d5ad2
-//     7.2 us est. l3.h.3.r                 k_product_4409b524, in 4 parts
+//     6.6 us est. l3.h.3.r                 k_product_05cf9520, in 8 parts
 //     1.5 us est. l3.h.3.b.c.data          k_basis_828d9e8c
 //     6.2 us est. l3.h.3.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
 //     6.0 us est. l3.h.3                   k_product_ae2d5ad2
-//     7.2 us est. l3.h.4.r                 k_product_4409b524, in 4 parts
+//     6.6 us est. l3.h.4.r                 k_product_05cf9520, in 8 parts
 //     1.5 us est. l3.h.4.b.c.data          k_basis_828d9e8c
 //     6.2 us est. l3.h.4.b.c.product       k_product_55f6e29e
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
 //     6.0 us est. l3.h.4                   k_product_1124d153
-//    10.1 us est. l4.h.r                   k_product_2e410eae, in 4 parts
+//    10.1 us est. l4.h.r                   k_product_7a36f777, in 4 parts
 //     9.7 us est. l4.h.b.c.parts           k_product_58eb9b8d
 //     1.9 us est. l4.h.t                   k_reduce_0e6597b9
-//     6.6 us est. l4.h.c.c                 k_product_6576111b, in 4 parts
-//    10.1 us est. l4.h                     k_product_7a017c57, in 4 parts
-//     5.1 us est. l4.h.0.a.c.parts         k_product_dddf1d12
-//     1.9 us est. l4.h.0.r                 k_reduce_0e6597b9
+//     6.6 us est. l4.h.c.c                 k_product_e9614499, in 4 parts
+//    10.1 us est. l4.h                     k_product_4ca6d659, in 4 parts
+//     7.0 us est. l4.h.0.r                 k_product_bd0bf82b, in 8 parts
 //     9.7 us est. l4.h.0.b.c.parts         k_product_73f4a156
 //     1.9 us est. l4.h.0.t                 k_reduce_0e6597b9
-//     6.6 us est. l4.h.0                   k_product_b9985dd0, in 4 parts
-//     5.1 us est. l4.h.1.a.c.parts         k_product_dddf1d12
-//     1.9 us est. l4.h.1.r                 k_reduce_0e6597b9
+//     6.6 us est. l4.h.0                   k_product_482979bb, in 4 parts
+//     7.0 us est. l4.h.1.r                 k_product_bd0bf82b, in 8 parts
 //     9.7 us est. l4.h.1.b.c.parts         k_product_73f4a156
 //     1.9 us est. l4.h.1.t                 k_reduce_0e6597b9
-//     6.6 us est. l4.h.1                   k_product_b9985dd0, in 4 parts
+//     6.6 us est. l4.h.1                   k_product_482979bb, in 4 parts
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
@@ -548,11 +545,9 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_d_s INIT(96476672)
 #define v_l3_h_a_s INIT(96480768)
 #define v_l3_h_a_t CONST(19174144)
-#define v_l3_h_r ARENA(5308416)
 #define v_l3_h_b_s INIT(96481792)
-#define v_l3_h_b_c_parts ARENA(0)
 #define v_l3_h_b_t CONST(19175168)
-#define v_l3_h_t ARENA(3211264)
+#define v_l3_h_t ARENA(2899968)
 #define v_l3_h_c_s INIT(96482816)
 #define v_l3_h_c_c_scaled CONST(19176192)
 #define v_l3_h_c_c ARENA(2097152)
@@ -647,7 +642,6 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h ARENA(3211264)
 #define v_l4_h_0_a_s INIT(108334592)
 #define v_l4_h_0_a_c_scaled CONST(55923456)
-#define v_l4_h_0_a_c_parts ARENA(0)
 #define v_l4_h_0_a_t CONST(60117760)
 #define v_l4_h_0_r ARENA(3612672)
 #define v_l4_h_0_b_s INIT(108336640)
@@ -661,7 +655,6 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_0 ARENA(3612672)
 #define v_l4_h_1_a_s INIT(108346880)
 #define v_l4_h_1_a_c_scaled CONST(73761536)
-#define v_l4_h_1_a_c_parts ARENA(0)
 #define v_l4_h_1_a_t CONST(77955840)
 #define v_l4_h_1_r ARENA(3211264)
 #define v_l4_h_1_b_s INIT(108348928)
@@ -681,6 +674,7 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_2 ARENA(3702784)
 #define v_l3_d_c_scaled CONST(92751360)
 #define v_l3_h_a_c_scaled CONST(94848512)
+#define v_l3_h_r ARENA(2097152)
 #define v_l3_h_b_c_lines CONST(95372800)
 #define v_l3_h_4 ARENA(3702784)
 #define v_l4_d_c_scaled CONST(97732096)
@@ -887,18 +881,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -1083,13 +1081,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -1110,7 +1113,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -1119,11 +1122,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -1137,15 +1139,26 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -1161,10 +1174,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -1725,7 +1738,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_48076347(const float 
 // l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
 // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
 // p0: l2.h.0.a.c.scaled, p1: l2.h, p2: l2.h.0.a.t
-static __global__ void CLUSTER(4) k_product_b00d485f(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_000b0858(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1752,11 +1765,12 @@ static __global__ void CLUSTER(4) k_product_b00d485f(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + v0),
@@ -1946,26 +1960,26 @@ static __global__ void __launch_bounds__(256, 2) k_product_f5f8bbf2(const float 
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
-// p0: l3.h.a.c.scaled, p1: l2.h.2, p2: l3.h.a.t
-static __global__ void CLUSTER(2) k_product_7bbef10c(const float *p0, const float *p1,
+// p0: l2.h.2, p1: l3.h.a.c.scaled, p2: l3.h.a.t
+static __global__ void CLUSTER(2) k_product_28dc3111(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 2u % 13u * 64u, m0 = id / 26u % 4u * 64u;
+    const unsigned n0 = id / 2u % 4u * 64u, m0 = id / 8u % 13u * 64u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 256 + i1]);
+        const int i3 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i3 * 512 + r0], i3 < 784);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p1[i3 * 512 + r0], i3 < 784);
+        const int i1 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 256 + i1]);
     };
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<false, true, 1>(from, min(from + 256u, 512u), moving<1024, 16384>(a), moving<4,
-        65536>(b), next_early, acc);
+    tile.multiply<true, false, 2>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<1024,
+        16384>(b), next_early, acc);
     const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1974,77 +1988,70 @@ static __global__ void CLUSTER(2) k_product_7bbef10c(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i3 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+            *reinterpret_cast<float4 *>(&y[i3 * 256 + i1]) = make_float4(relu(sum[s] + v0.x),
+                relu(sum[s + 1] + v0.y), relu(sum[s + 2] + v0.z), relu(sum[s + 3] + v0.w));
         }
     }
     shares.end();
 }
 
-// by summation splitting (parts)
-// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
-//     l3.h.r 0
-// p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_45b0342a(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l3.h.r[0,r0,2*i2+r1-1,2*i3+r2-1] *
+//     l3.h.b.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l3.h.r 0
+// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
+// p0: l3.h.b.c.lines, p1: l3.h.r, p2: l3.h.b.t
+static __global__ void CLUSTER(8) k_product_ce9c0732(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
-    const int i0 = (int)(id / 16u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(&p0[r2 * 65536 + i0 * 4096 + r0 * 256 + i2]);
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = id / 32u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 256 + i1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
-            n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+        const unsigned n = n0 + e / 8u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r2 = (int)(k0 / 256u % 3u);
+        const int r1 = (int)(k0 / 256u / 3u);
+        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
+        return fetch<float4>(&p1[i2 * 14336 + r1 * 7168 + i3 * 512 + r2 * 256 + r0 - 7424],
+            n < 196u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
-    float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<12544>(b), next_early, acc);
+    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 288u;
+    tile.multiply<false, true, 1>(from, min(from + 288u, 2304u), moving<1024, 16384>(a), b,
+        next_early, acc);
+    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
+                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
         }
     }
-}
-
-// l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
-// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
-// p0: l3.h.b.c.parts, p1: l3.h.b.t
-static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 50176u) return;
-    const int i3 = (int)(id % 196u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 50176 + i1 * 196 + i3];
-    }
-    y[i1 * 196 + i3] = relu(acc + p1[i1]);
+    shares.end();
 }
 
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
@@ -2083,7 +2090,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_6e41faf1(const float 
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void CLUSTER(2) k_product_a66ef24e(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_d9acbd12(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
@@ -2113,11 +2120,12 @@ static __global__ void CLUSTER(2) k_product_a66ef24e(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
             const float v1 = p3[i1];
@@ -2132,11 +2140,11 @@ static __global__ void CLUSTER(2) k_product_a66ef24e(const float *p0, const floa
 // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
 // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
 // p0: l3.h.0.a.c.scaled, p1: l3.h, p2: l3.h.0.a.t
-static __global__ void CLUSTER(4) k_product_4409b524(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_05cf9520(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 4u * 64u, m0 = id / 16u % 8u * 32u;
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = id / 32u % 4u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
@@ -2148,10 +2156,10 @@ static __global__ void CLUSTER(4) k_product_4409b524(const float *p0, const floa
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 256u;
-    tile.multiply<true, false, 1>(from, min(from + 256u, 1024u), moving<4, 131072>(a), moving<784,
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<true, false, 1>(from, min(from + 128u, 1024u), moving<4, 131072>(a), moving<784,
         12544>(b), next_early, acc);
-    const parts_in_cluster<4, 2, 32> shares(parts, arrived, &tile);
+    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2159,11 +2167,12 @@ static __global__ void CLUSTER(4) k_product_4409b524(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
@@ -2377,7 +2386,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_1124d153(const float 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.scaled, p1: l3.h.4, p2: l4.h.a.t
-static __global__ void CLUSTER(4) k_product_2e410eae(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_7a36f777(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2404,11 +2413,12 @@ static __global__ void CLUSTER(4) k_product_2e410eae(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
@@ -2477,7 +2487,7 @@ static __global__ void __launch_bounds__(64) k_reduce_0e6597b9(const float *p0,
 
 // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
 // p0: l4.h.c.c.scaled, p1: l4.h.t
-static __global__ void CLUSTER(4) k_product_6576111b(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_e9614499(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2504,11 +2514,12 @@ static __global__ void CLUSTER(4) k_product_6576111b(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = sum[s];
         }
@@ -2520,7 +2531,7 @@ static __global__ void CLUSTER(4) k_product_6576111b(const float *p0, const floa
 //     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void CLUSTER(4) k_product_7a017c57(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_4ca6d659(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
@@ -2550,11 +2561,12 @@ static __global__ void CLUSTER(4) k_product_7a017c57(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = relu(sum[s] + p2[i1 * 49 + i3] + p3[i1]);
         }
@@ -2562,38 +2574,47 @@ static __global__ void CLUSTER(4) k_product_7a017c57(const float *p0, const floa
     shares.end();
 }
 
-// by summation splitting (parts)
-// l4.h.0.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l4.h[0,64*i0+r0,i3,i4] *
-//     l4.h.0.a.c.scaled[i2,64*i0+r0] where i0 in 0:32, r0 in 0:64
-// p0: l4.h.0.a.c.scaled, p1: l4.h
-static __global__ void __launch_bounds__(256, 1) k_product_dddf1d12(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+// l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
+// l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.a.t[i1])
+// p0: l4.h.0.a.c.scaled, p1: l4.h, p2: l4.h.0.a.t
+static __global__ void CLUSTER(8) k_product_bd0bf82b(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 32u);
+    const unsigned n0 = id / 8u % 2u * 32u, m0 = id / 16u % 16u * 32u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 2048 + i0 * 64 + r0]);
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 2048 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 3136 + r0 * 49 + i4], i4 < 49);
+        const int i3 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
-        acc);
+    const unsigned part = blockIdx.x % 8, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
+        1568>(b), next_early, acc);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = relu(sum[s] + p2[i1]);
         }
     }
+    shares.end();
 }
 
 // by summation splitting (parts)
@@ -2641,7 +2662,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float 
 // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
 // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
 // p0: l4.h.0.c.c.scaled, p1: l4.h.0.t, p2: l4.h, p3: l4.h.0.c.t
-static __global__ void CLUSTER(4) k_product_b9985dd0(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_482979bb(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
@@ -2669,11 +2690,12 @@ static __global__ void CLUSTER(4) k_product_b9985dd0(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
             y[i1 * 49 + i3] = relu(sum[s] + p2[i1 * 49 + i3] + p3[i1]);
         }
@@ -4398,7 +4420,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_t, v_l2_h_c_c));
     CALL(launch(m, ALONE, k_product_48076347, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
         v_l2_h_c_c, v_l2_h_const, v_l2_h));
-    CALL(launch(m, FIRST, k_product_b00d485f, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_000b0858, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
         v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
@@ -4408,7 +4430,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_0_b_t, v_l2_h_0_t));
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
         v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
-    CALL(launch(m, FIRST, k_product_b00d485f, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_000b0858, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
         v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
@@ -4425,7 +4447,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     (void)out;
     CALL(launch(m, ALONE, k_product_bd21160e, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
         v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
-    CALL(launch(m, FIRST, k_product_b00d485f, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_000b0858, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
         v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
@@ -4436,18 +4458,17 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // l2.h.2 stored as [i0,i2,i3,i1]
     CALL(launch(m, ALONE, k_product_f5f8bbf2, "l2.h.2", 392, 256, stream, v_l2_h_2_t,
         v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
-    CALL(launch(m, ALONE, k_product_7bbef10c, "l3.h.r", 104, 256, stream, v_l3_h_a_c_scaled,
-        v_l2_h_2, v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 78));
-    CALL(launch(m, FIRST, k_product_45b0342a, "l3.h.b.c.parts", 256, 256, stream, v_l3_h_b_c_lines,
-        v_l3_h_r, v_l3_h_b_c_parts));
-    CALL(launch(m, LAST, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
-        v_l3_h_b_t, v_l3_h_t));
+    // l3.h.r stored as [i0,i2,i3,i1]
+    CALL(launch(m, ALONE, k_product_28dc3111, "l3.h.r", 104, 256, stream, v_l2_h_2,
+        v_l3_h_a_c_scaled, v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 78));
+    CALL(launch(m, ALONE, k_product_ce9c0732, "l3.h.t", 128, 256, stream, v_l3_h_b_c_lines,
+        v_l3_h_r, v_l3_h_b_t, v_l3_h_t, (float4 *)v_workspace, v_arrived + 130));
     CALL(launch(m, ALONE, k_product_6e41faf1, "l3.h.c.c", 224, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, ALONE, k_product_a66ef24e, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
-        v_l3_h_c_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 130));
-    CALL(launch(m, FIRST, k_product_4409b524, "l3.h.0.r", 128, 256, stream, v_l3_h_0_a_c_scaled,
-        v_l3_h, v_l3_h_0_a_t, v_l3_h_0_r, (float4 *)v_workspace, v_arrived + 194));
+    CALL(launch(m, ALONE, k_product_d9acbd12, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+        v_l3_h_c_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 146));
+    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.0.r", 128, 256, stream, v_l3_h_0_a_c_scaled,
+        v_l3_h, v_l3_h_0_a_t, v_l3_h_0_r, (float4 *)v_workspace, v_arrived + 210));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
     CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.0.b.c.product", 256, 256, stream,
@@ -4456,7 +4477,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_0_b_t, v_l3_h_0_t));
     CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
-    CALL(launch(m, FIRST, k_product_4409b524, "l3.h.1.r", 128, 256, stream, v_l3_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.1.r", 128, 256, stream, v_l3_h_1_a_c_scaled,
         v_l3_h_0, v_l3_h_1_a_t, v_l3_h_1_r, (float4 *)v_workspace, v_arrived + 226));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
@@ -4466,8 +4487,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_1_b_t, v_l3_h_1_t));
     CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
-    CALL(launch(m, FIRST, k_product_4409b524, "l3.h.2.r", 128, 256, stream, v_l3_h_2_a_c_scaled,
-        v_l3_h_1, v_l3_h_2_a_t, v_l3_h_2_r, (float4 *)v_workspace, v_arrived + 258));
+    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.2.r", 128, 256, stream, v_l3_h_2_a_c_scaled,
+        v_l3_h_1, v_l3_h_2_a_t, v_l3_h_2_r, (float4 *)v_workspace, v_arrived + 242));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
     CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.2.b.c.product", 256, 256, stream,
@@ -4476,8 +4497,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_2_b_t, v_l3_h_2_t));
     CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
-    CALL(launch(m, FIRST, k_product_4409b524, "l3.h.3.r", 128, 256, stream, v_l3_h_3_a_c_scaled,
-        v_l3_h_2, v_l3_h_3_a_t, v_l3_h_3_r, (float4 *)v_workspace, v_arrived + 290));
+    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.3.r", 128, 256, stream, v_l3_h_3_a_c_scaled,
+        v_l3_h_2, v_l3_h_3_a_t, v_l3_h_3_r, (float4 *)v_workspace, v_arrived + 258));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
     CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.3.b.c.product", 256, 256, stream,
@@ -4486,8 +4507,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_3_b_t, v_l3_h_3_t));
     CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
-    CALL(launch(m, FIRST, k_product_4409b524, "l3.h.4.r", 128, 256, stream, v_l3_h_4_a_c_scaled,
-        v_l3_h_3, v_l3_h_4_a_t, v_l3_h_4_r, (float4 *)v_workspace, v_arrived + 322));
+    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.4.r", 128, 256, stream, v_l3_h_4_a_c_scaled,
+        v_l3_h_3, v_l3_h_4_a_t, v_l3_h_4_r, (float4 *)v_workspace, v_arrived + 274));
     return 0;
 }
 
@@ -4503,35 +4524,31 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // l3.h.4 stored as [i0,i2,i3,i1]
     CALL(launch(m, ALONE, k_product_1124d153, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
         v_l3_h_4_c_c_scaled, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    CALL(launch(m, ALONE, k_product_2e410eae, "l4.h.r", 128, 256, stream, v_l4_h_a_c_scaled,
-        v_l3_h_4, v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 354));
+    CALL(launch(m, ALONE, k_product_7a36f777, "l4.h.r", 128, 256, stream, v_l4_h_a_c_scaled,
+        v_l3_h_4, v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 290));
     CALL(launch(m, FIRST, k_product_58eb9b8d, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
         v_l4_h_t));
-    CALL(launch(m, ALONE, k_product_6576111b, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
-        v_l4_h_t, v_l4_h_c_c, (float4 *)v_workspace, v_arrived + 386));
-    CALL(launch(m, ALONE, k_product_7a017c57, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
-        v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 418));
-    CALL(launch(m, FIRST, k_product_dddf1d12, "l4.h.0.a.c.parts", 256, 256, stream,
-        v_l4_h_0_a_c_scaled, v_l4_h, v_l4_h_0_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
-        v_l4_h_0_a_t, v_l4_h_0_r));
+    CALL(launch(m, ALONE, k_product_e9614499, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
+        v_l4_h_t, v_l4_h_c_c, (float4 *)v_workspace, v_arrived + 322));
+    CALL(launch(m, ALONE, k_product_4ca6d659, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+        v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 354));
+    CALL(launch(m, ALONE, k_product_bd0bf82b, "l4.h.0.r", 256, 256, stream, v_l4_h_0_a_c_scaled,
+        v_l4_h, v_l4_h_0_a_t, v_l4_h_0_r, (float4 *)v_workspace, v_arrived + 386));
     CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.0.b.c.parts", 256, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    CALL(launch(m, ALONE, k_product_b9985dd0, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
-        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 450));
-    CALL(launch(m, FIRST, k_product_dddf1d12, "l4.h.1.a.c.parts", 256, 256, stream,
-        v_l4_h_1_a_c_scaled, v_l4_h_0, v_l4_h_1_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
-        v_l4_h_1_a_t, v_l4_h_1_r));
+    CALL(launch(m, ALONE, k_product_482979bb, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
+        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 418));
+    CALL(launch(m, ALONE, k_product_bd0bf82b, "l4.h.1.r", 256, 256, stream, v_l4_h_1_a_c_scaled,
+        v_l4_h_0, v_l4_h_1_a_t, v_l4_h_1_r, (float4 *)v_workspace, v_arrived + 450));
     CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.1.b.c.parts", 256, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    CALL(launch(m, FIRST, k_product_b9985dd0, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
+    CALL(launch(m, FIRST, k_product_482979bb, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
         v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1, (float4 *)v_workspace, v_arrived + 482));
     CALL(launch(m, MIDDLE, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, LAST, k_reduce_b24be565, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));

@@ -8,67 +8,67 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 9999 kB (workspace 2016 kB of it), constants 331 MB, peak in create 532 MB
-// plan      65 steps, 1286.3 us estimated; 1434.9 us without derivation
+// plan      65 steps, 1286.3 us estimated; 1434.7 us without derivation
 // libraries none
 // by        summation splitting 1, norm taken into the product 23, online softmax 12, what nothing
 //     reads left out 5
-//     8.6 us est. patches.sum.parts        k_product_c94377e6
+//     8.6 us est. patches.sum.part         k_product_c9cf7c7e
 //     4.5 us est. h                        k_stitch_24f0828b
 //    24.5 us est. a.0.t.split              k_product_7f3114ac
 //     9.0 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.0                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.0                      k_product_dab04def
-//    32.8 us est. h.0                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.0                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.1.t.split              k_product_7f3114ac
 //     9.0 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.1                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.1                      k_product_dab04def
-//    32.8 us est. h.1                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.1                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.2.t.split              k_product_7f3114ac
 //     9.0 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.2                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.2                      k_product_dab04def
-//    32.8 us est. h.2                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.2                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.3.t.split              k_product_7f3114ac
 //     9.0 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.3                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.3                      k_product_dab04def
-//    32.8 us est. h.3                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.3                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.4.t.split              k_product_7f3114ac
 //     9.0 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.4                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.4                      k_product_dab04def
-//    32.8 us est. h.4                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.4                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.5.t.split              k_product_7f3114ac
 //     9.0 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.5                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.5                      k_product_dab04def
-//    32.8 us est. h.5                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.5                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.6.t.split              k_product_7f3114ac
 //     9.0 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.6                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.6                      k_product_dab04def
-//    32.8 us est. h.6                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.6                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.7.t.split              k_product_7f3114ac
 //     9.0 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.7                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.7                      k_product_dab04def
-//    32.8 us est. h.7                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.7                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.8.t.split              k_product_7f3114ac
 //     9.0 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.8                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.8                      k_product_dab04def
-//    32.8 us est. h.8                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.8                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.9.t.split              k_product_7f3114ac
 //     9.0 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9                      k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.9                      k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.9                      k_product_dab04def
-//    32.8 us est. h.9                      k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.9                      k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.10.t.split             k_product_7f3114ac
 //     9.0 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10                     k_product_f1ca89a5, in 3 parts
+//    11.0 us est. r.10                     k_product_1a1563b3, in 3 parts
 //    34.6 us est. g.10                     k_product_dab04def
-//    32.8 us est. h.10                     k_product_8c7889a0, in 3 parts
+//    32.8 us est. h.10                     k_product_3c1508f4, in 3 parts
 //    24.5 us est. a.11.t.split             k_product_7f3114ac
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
@@ -320,7 +320,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(1815552)
 #define v_a_1_c ARENA(1815552)
 #define v_a_0_c ARENA(1815552)
-#define v_patches_sum_parts ARENA(0)
+#define v_patches_sum_part ARENA(0)
 #define v_h ARENA(9633792)
 #define v_n_0_offset CONST(145589248)
 #define v_n_0_offset2 CONST(145598464)
@@ -722,18 +722,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -919,13 +923,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -946,7 +955,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -955,11 +964,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -1047,45 +1055,46 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// by summation splitting (parts)
-// patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,i0+16*i3,16*i4+r2] * k[i2,r0,i0,r2]
-//     where i3 in 0:14, i4 in 0:14
+// by summation splitting (r0,r2 inside), variable substitution
+// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,i0+16*i2,16*i3+r1] * k[i1,r0,i0,r1] where
+//     i2 in 0:14, i3 in 0:14
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_c94377e6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c9cf7c7e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
     const int i0 = (int)(id / 24u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+        const int i1 = (int)(m0 + e / 4u);
         const int r0 = (int)k0 / 16u;
-        const int r2 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 768 + r0 * 256 + i0 * 16 + r2]);
+        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 768 + r0 * 256 + i0 * 16 + r1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e / 4u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
         const int r0 = (int)k0 / 16u;
-        const int r2 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[r0 * 50176 + i3 * 3584 + i0 * 224 + i4 * 16 + r2], n < 196u);
+        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p1[r0 * 50176 + i2 * 3584 + i0 * 224 + i3 * 16 + r1], n < 196u);
     };
     float acc[4][8] = {};
     tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, next_early, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i2 * 196 + i4]) = make_float4(acc[i][j],
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i1 * 196 + i3]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
+// by summation splitting
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
 static __device__ __forceinline__ void part_reduce_d7f2e8b4(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
@@ -1117,7 +1126,7 @@ static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict
 }
 
 // patches.sum by slices in shared memory, then h
-// p0: patches.sum.parts, p1: place, p2: first, p3: b
+// p0: patches.sum.part, p1: place, p2: first, p3: b
 static __global__ void __launch_bounds__(256) k_stitch_24f0828b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
@@ -1426,7 +1435,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_f1ca89a5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1a1563b3(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1454,11 +1463,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_f1ca89a5(const float 
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         if (i1 < 197) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
             const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
@@ -1572,7 +1582,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
 // p0: g.0, p1: b.0.w, p2: r.0, p3: b.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_8c7889a0(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_3c1508f4(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1600,11 +1610,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_8c7889a0(const float 
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
         if (i1 < 197) {
             const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
             const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
@@ -2657,7 +2668,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_c94377e6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_c9cf7c7e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2893,48 +2904,48 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_c94377e6, "patches.sum.parts", 384, 256, stream, v_k, v_x,
-        v_patches_sum_parts));
-    CALL(launch(m, LAST, k_stitch_24f0828b, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
+    CALL(launch(m, FIRST, k_product_c9cf7c7e, "patches.sum.part", 384, 256, stream, v_k, v_x,
+        v_patches_sum_part));
+    CALL(launch(m, LAST, k_stitch_24f0828b, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
     CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
         v_b_0_b, v_h_0, (float4 *)v_workspace, v_arrived + 144));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
         v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
         v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 288));
     CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
         v_b_1_b, v_h_1, (float4 *)v_workspace, v_arrived + 372));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
         v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
         v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 516));
     CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
         v_b_2_b, v_h_2, (float4 *)v_workspace, v_arrived + 600));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
         v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
         v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 744));
     CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
@@ -2944,47 +2955,47 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
 static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
         v_b_3_b, v_h_3, (float4 *)v_workspace, v_arrived + 828));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
         v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
         v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 972));
     CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
         v_b_4_b, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
         v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
         v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
     CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
         v_b_5_b, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
         v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
         v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
     CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
         v_b_6_b, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
         v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
         v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
     CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
         v_b_7_b, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
         v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
@@ -2996,31 +3007,31 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
         v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
     CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
         v_b_8_b, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
         v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
         v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
     CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
         v_b_9_b, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
     CALL(launch(m, ALONE, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
-    CALL(launch(m, ALONE, k_product_f1ca89a5, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+    CALL(launch(m, ALONE, k_product_1a1563b3, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
         v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
     CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    CALL(launch(m, ALONE, k_product_8c7889a0, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
+    CALL(launch(m, ALONE, k_product_3c1508f4, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
         v_b_10_b, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
     CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
@@ -3041,7 +3052,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_patches_sum_parts(m, in, out, stream));
+    CALL(steps_from_patches_sum_part(m, in, out, stream));
     CALL(steps_from_h_3(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;

@@ -134,8 +134,9 @@ static __global__ void $bounds $name($params) {
     //@if parts
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += $V) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = $i, j = $j;
         $store;
     }

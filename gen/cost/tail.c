@@ -73,11 +73,10 @@ static bool ein__tail_gains(int64_t ps, int64_t whole) {
     return ein__plus(ps, ein__muldiv(ps, EIN__TAIL_MARGIN, 100)) < whole;
 }
 
-// What a cluster's blocks take to add up what they have left: each a share of the tile, from all.
+// What a cluster's blocks take to add up what they have left: each an equal share, from all.
 static int64_t ein__cluster_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                int parts) {
-    int vectors = t->rows * t->cols / EIN__PRODUCT_THREADS / 4;
-    int64_t each = ein__ceil(vectors, parts) * 16 * EIN__PRODUCT_THREADS * (parts - 1);
+    int64_t each = 4 * t->rows * t->cols * (parts - 1) / parts;
     int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1);
     int64_t bytes = ein__times(each, ein__ceil(blocks, g->sms));
     return ein__plus(ein__times(bytes, EIN__CLUSTER_BYTE_PS), EIN__CLUSTER_PS);

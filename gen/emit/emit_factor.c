@@ -36,6 +36,14 @@ typedef struct ein__kprod {
     int64_t shared;
 } ein__kprod;
 
+// Row i and column j of the tile that a thread stores, or the one whose sums it has added up.
+static const char *ein__kprod_row(const ein__kprod *r) {
+    return r->parts > 1 ? "tile.row(i, thread)" : "tile.row(i)";
+}
+static const char *ein__kprod_column(const ein__kprod *r) {
+    return r->parts > 1 ? "tile.column(j, thread)" : "tile.column(j)";
+}
+
 // Steps of a tensor cores' tile that have room. A factor that passes through registers is one step
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {

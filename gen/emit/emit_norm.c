@@ -262,7 +262,7 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     ein__kprod_room(g, step, r);
     ein__kprod_factor(g, step, r);
     if (step->also.i) ein__kprod_also(g, step, r);
-    ein__kprod_name_factors(g, r, step->nrow - r->kinds, "tile.row(i)");
+    ein__kprod_name_factors(g, r, step->nrow - r->kinds, ein__kprod_row(r));
     ein__kuncount(g);
     g->vec = vec;
 }

@@ -55,8 +55,10 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
     if (in.n) ein__put(&body, "}\n");
     if (body.s) {
-        ein__kprod_declare(g, &head, rows, nrow, m, "m0 + tile.row(i)", body.s);
-        ein__kprod_declare(g, &head, cols, ncol, at, "n0 + tile.column(j)", body.s);
+        const char *row = ein__namef(g->ctx, "m0 + %s", ein__kprod_row(r));
+        const char *column = ein__namef(g->ctx, "n0 + %s", ein__kprod_column(r));
+        ein__kprod_declare(g, &head, rows, nrow, m, row, body.s);
+        ein__kprod_declare(g, &head, cols, ncol, at, column, body.s);
     }
     ein__buf_free(&r->store);
     ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");

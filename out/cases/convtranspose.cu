@@ -8,10 +8,10 @@
 // outputs   y: f32[16,256,4,4]
 // weights   1 tensor, blob of 7168 kB
 // memory    arena 2048 kB (workspace 2048 kB of it), constants 7168 kB, peak in create 16 MB
-// plan      1 step, 10.3 us estimated; 30.8 us without derivation
+// plan      1 step, 9.6 us estimated; 30.8 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//    10.3 us est. y.phases                 k_product_c272af63, in 8 parts
+//     9.6 us est. y.phases                 k_product_97de8e01, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -247,18 +247,22 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    static __device__ unsigned down(unsigned t = threadIdx.x) {
+        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
     }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
+    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
+    // Row i and column j of those that thread t stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
+        return top(t) + part(t) * (RM / PARTS) + i;
+    }
+    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+        return across(t) * V + j % V + j / V * (ACROSS * V);
+    }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {
         const unsigned j = n / (ACROSS * V) * V + n % V;
@@ -443,13 +447,18 @@ struct parts_in_memory {
     unsigned *arrived;
 
     __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u) + threadIdx.x),
+        : sums(parts + blockIdx.x * (N * 256u)),
           rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
                blockIdx.x * (2u * LINES)),
           arrived(counters + blockIdx.x / PARTS) {}
     static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is, and whether it has vector e.
-    static __device__ __forceinline__ int turn() { return 0; }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
     static __device__ __forceinline__ bool has(int) { return true; }
     __device__ __forceinline__ void begin() const {}
     __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
@@ -470,7 +479,7 @@ static __device__ __forceinline__ void leave_part(const S &shares, const float (
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
     }
 }
 
@@ -479,11 +488,10 @@ template <typename S>
 static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
 #pragma unroll
     for (int n = 0; n < S::OWN; n++) {
-        const int e = S::turn() * S::OWN + n;
-        if (!S::has(e)) break;
+        if (!S::has(n)) break;
 #pragma unroll
         for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + e * 256, p, S::VECTORS * 256);
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
             sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
@@ -497,15 +505,26 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 template <int PARTS, int N, int LINES>
 struct parts_in_cluster {
     static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS;
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
     float4 *sums;
     float *rows;
 
     __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile) + threadIdx.x),
-          rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ int turn() { return int(blockIdx.x % PARTS); }
-    static __device__ __forceinline__ bool has(int e) { return N % PARTS == 0 || e < N; }
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
+    }
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
@@ -521,10 +540,10 @@ struct parts_in_cluster {
     }
     // No block ends while others read what it has left.
     __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     }
 };
 #else
@@ -540,7 +559,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 // y.phases[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) x[i0,r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     y.phases.lines[i1,i2,i3,r1,r2,r0] where i4 in 0:2, i5 in 0:2, pad x 0
 // p0: x, p1: y.phases.lines
-static __global__ void CLUSTER(8) k_product_c272af63(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_97de8e01(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -577,14 +596,15 @@ static __global__ void CLUSTER(8) k_product_c272af63(const float *p0, const floa
     shares.leave();
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        const int e = 4 * shares.OWN * shares.turn() + s;
-        if (!shares.has(e / 4)) break;
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
+        const unsigned m = m0 + tile.row(i, thread);
         const int i5 = (int)(m % 2u);
         const int i4 = (int)(m / 2u % 2u);
         const int i0 = (int)(m / 4u);
-        const int i3 = (int)(n0 + tile.column(j));
+        const int i3 = (int)(n0 + tile.column(j, thread));
         y[i0 * 4096 + i3 * 16 + i4 * 8 + i1 * 4 + i5 * 2 + i2] = sum[s];
     }
     shares.end();
@@ -706,7 +726,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_c272af63);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_97de8e01);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -783,7 +803,7 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, ALONE, k_product_c272af63, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
+    CALL(launch(m, ALONE, k_product_97de8e01, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
         v_y, (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }
