@@ -9,12 +9,8 @@ enum fault { NONE, EARLY, LEAVES, WIDE, TWICE, STAYS };
 
 #ifdef __CUDA_ARCH__
 #define CLUSTER __cluster_dims__(BLOCKS)
-static __device__ void arrive() {
-    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
-}
-static __device__ void await() {
-    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
+static __device__ void arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+static __device__ void await() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 static __device__ const float *of_block(const float *own, unsigned block) {
     const float *other;
     asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(block));
