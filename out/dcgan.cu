@@ -295,21 +295,25 @@ struct product_tile {
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
-    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
     // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
     // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
     // four words a thread in two cycles, not four.
-    static __device__ unsigned down(unsigned t = threadIdx.x) {
-        return t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
     }
-    static __device__ unsigned across(unsigned t = threadIdx.x) { return t / 2u % ACROSS; }
-    static __device__ unsigned top(unsigned t = threadIdx.x) { return down(t) * RM; }
-    // Row i and column j of those that thread t stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
-        return top(t) + part(t) * (RM / PARTS) + i;
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Those of thread t.
+    static __device__ unsigned row(int i, unsigned t) {
+        const unsigned down = t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
+        return down * RM + t / (256 / PARTS) * (RM / PARTS) + i;
     }
-    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
-        return across(t) * V + j % V + j / V * (ACROSS * V);
+    static __device__ unsigned column(int j, unsigned t) {
+        return t / 2u % ACROSS * V + j % V + j / V * (ACROSS * V);
     }
     // Where column n of the tile lies, so that each four of a thread's lie together.
     static __device__ unsigned place(unsigned n) {

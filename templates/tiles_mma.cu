@@ -165,23 +165,33 @@ struct tensor_tile {
     static const int RN = PARTS > 1 ? V : V > 1 ? WN / 2 : WN / 4;
     __align__(128) unsigned char bytes[STEPS > SUMS ? STEPS : SUMS];
 
-    static __device__ unsigned lane(unsigned t = threadIdx.x) { return t % 32u; }
-    static __device__ unsigned part(unsigned t = threadIdx.x) { return t / (256 / PARTS); }
-    static __device__ unsigned top(unsigned t = threadIdx.x) {
-        return t / 32u / (BN / WN) % (BM / WM) * WM;
-    }
-    static __device__ unsigned left(unsigned t = threadIdx.x) { return t / 32u % (BN / WN) * WN; }
-    // Row i and column j of those that thread t stores. With V > 1 two lanes have exchanged what
+    static __device__ unsigned lane() { return threadIdx.x % 32u; }
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    static __device__ unsigned top() { return threadIdx.x / 32u / (BN / WN) % (BM / WM) * WM; }
+    static __device__ unsigned left() { return threadIdx.x / 32u % (BN / WN) * WN; }
+    // Row i and column j of those that a thread stores. With V > 1 two lanes have exchanged what
     // they computed, so that four columns of a row lie together.
-    static __device__ unsigned row(int i, unsigned t = threadIdx.x) {
-        if (PARTS > 1) return (t + 256u * i) * V / BN;
-        if (V > 1) return top(t) + 16 * i + lane(t) % 2u * 8 + lane(t) / 4u;
-        return top(t) + i / 2 * 16 + i % 2 * 8 + lane(t) / 4u;
+    static __device__ unsigned row(int i) {
+        if (PARTS > 1) return (threadIdx.x + 256u * i) * V / BN;
+        if (V > 1) return top() + 16 * i + lane() % 2u * 8 + lane() / 4u;
+        return top() + i / 2 * 16 + i % 2 * 8 + lane() / 4u;
     }
-    static __device__ unsigned column(int j, unsigned t = threadIdx.x) {
+    static __device__ unsigned column(int j) {
+        if (PARTS > 1) return threadIdx.x * V % BN + j;
+        if (V > 1) return left() + j / 4 * 8 + lane() % 4u / 2u * 4 + j % 4;
+        return left() + j / 2 * 8 + lane() % 4u * 2 + j % 2;
+    }
+    // Those of thread t.
+    static __device__ unsigned row(int i, unsigned t) {
+        const unsigned top = t / 32u / (BN / WN) % (BM / WM) * WM + t % 32u / 4u;
+        if (PARTS > 1) return (t + 256u * i) * V / BN;
+        return V > 1 ? top + 16 * i + t % 2u * 8 : top + i / 2 * 16 + i % 2 * 8;
+    }
+    static __device__ unsigned column(int j, unsigned t) {
+        const unsigned left = t / 32u % (BN / WN) * WN;
         if (PARTS > 1) return t * V % BN + j;
-        if (V > 1) return left(t) + j / 4 * 8 + lane(t) % 4u / 2u * 4 + j % 4;
-        return left(t) + j / 2 * 8 + lane(t) % 4u * 2 + j % 2;
+        return V > 1 ? left + j / 4 * 8 + t % 4u / 2u * 4 + j % 4
+                     : left + j / 2 * 8 + t % 4u * 2 + j % 2;
     }
 
     __device__ T *factor(int stage, int b) {
