@@ -67,7 +67,7 @@ def check_costs(path):
 # without convergence: kind and sizes. (tests/test_search.c has those that are not cheapest.)
 WITHIN = [
     ("conv3x3", 20, ("gemm", {"m": 49, "n": 4608, "k": 512})),
-    ("convtranspose", 26, ("gemm", {"m": 64, "n": 4096, "k": 448})),
+    ("convtranspose", 34, ("gemm", {"m": 64, "n": 4096, "k": 448})),
 ]
 
 
@@ -137,7 +137,7 @@ def main():
         check("%s: %.1f ms for the command" % (name, command), command < 14)
         if shutil.which("valgrind"):
             count = instructions(path)
-            check("%s: %d instructions" % (name, count), count < 34e6)
+            check("%s: %d instructions" % (name, count), count < 35e6)
     for name, states, call in WITHIN:
         path = os.path.join(ROOT, "models", "cases", name + ".ein")
         budget = ["--states", str(states)]
