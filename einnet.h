@@ -793,11 +793,12 @@ typedef struct ein__step {
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
-    int nrow;       // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
-    ein__val also;  // ... and what it stores beside its result, or none
-    int tile;       // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
-    int parts;      // ... and how many blocks share the terms of a tile (tail.c), 0: one
-    bool cluster;   // ... and that these are a cluster
+    int nrow;         // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
+    ein__val also;    // ... and what it stores beside its result, or none
+    ein__val addend;  // PRODUCT: the second of its values, a product that is added to it, or none
+    int tile;         // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
+    int parts;        // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    bool cluster;     // ... and that these are a cluster
     int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
     int64_t ps;                 // cost, picoseconds
     bool measured;
@@ -997,6 +998,7 @@ struct ein_ctx {
     bool parted;                 // ... as some were
     bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
+    bool unadded;                // no kernel adds two products (addend.c)
     bool reloading;              // products have copies of what they may load (reload.c)
     bool reloads;                // there are such
     bool ends, unended;          // rows that end in one result each: there are some; none are to be
@@ -17289,6 +17291,7 @@ typedef struct ein__tiled {
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
+    const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
 } ein__tiled;
 
@@ -17376,6 +17379,7 @@ static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
+    if (p->addend && !ein__product_fits(p->addend, t)) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
@@ -17710,8 +17714,9 @@ static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
     return ps + ein__muldiv(waves, each, 1);
 }
 
-// Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
-// from the L2 cache; and one block's steps, when those of others do not hide their latency.
+// Time of the tiles' loops, one behind the other where there is a second product: the slowest of
+// arithmetic, in waves of blocks; what the blocks fetch from the L2 cache; and one block's steps,
+// when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
@@ -17739,7 +17744,8 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
     if (waves == 1) ps = ein__plus(ps, ein__muldiv(steps, EIN__PRODUCT_ALONE_PS, 1));
     ps = fetch > ps ? fetch : ps;
-    return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
+    ps = ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
+    return p->addend ? ein__plus(ps, ein__product_tile_ps(g, p->addend, t)) : ps;
 }
 
 // A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
@@ -17831,6 +17837,11 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
+// The same of the product that is added to it: of these terms a part may have none.
+static int64_t ein__addend_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
+    return ein__ceil(ein__ceil(p->depth, parts), t->terms) * t->terms;
+}
+
 // Bytes that the parts of all tiles take in memory, with two sums along each of their rows where
 // these are wanted.
 static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
@@ -17880,9 +17891,15 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t share = ein__tail_share(p, t, parts), bytes = ein__tail_bytes(p, t, parts);
     int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
     if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
-    ein__tiled q = *p;
+    ein__tiled q = *p, addend;
     q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
     q.depth = share;
+    if (p->addend) {
+        addend = *p->addend;
+        addend.extent[2] = q.extent[2];
+        addend.depth = ein__addend_share(&addend, t, parts);
+        q.addend = &addend;
+    }
     if (cluster) return ein__plus(ein__product_tile_ps(g, &q, t), ein__cluster_ps(g, p, t, parts));
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // As if as many blocks read as the cache can serve.
@@ -18796,6 +18813,7 @@ typedef struct ein__kernel {
     ein__val load[2];    // maps that the loads of a product compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
+    bool addend;         // the definition behind a product's is one that is added to it
     bool fma;            // a product that keeps FP32 where the mode has tensor cores
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
@@ -19430,16 +19448,21 @@ static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
     p->scattered = true;
 }
 
+// What the loads of a product compute.
+static void ein__loads_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
+    for (int i = 0; i < 2 && !k->nrow; i++)
+        for (int side = 0; side < 2; side++)
+            if (k->load[i].i && p->read[side]->val == k->load[i].i) {
+                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
+                p->computed = true;
+            }
+}
+
 // What the sums of a product's rows take for each element of the factor: two additions at most, and
 // a conversion of halves; and how the factor that they are of lies in memory.
 static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
-    p->computed = !k->nrow && (k->load[0].i || k->load[1].i);
-    for (int i = 0; i < 2 && p->computed; i++)
-        for (int side = 0; side < 2; side++)
-            if (k->load[i].i && p->read[side]->val == k->load[i].i)
-                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
     if (!k->nrow) return;
     ein__turn_rows(ctx, p);
     const ein__expr *read[2] = {p->read[0], p->read[1]};
@@ -19455,15 +19478,29 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
 
+// The product of kernel `k` as tiles compute it, and in `*addend` the one that they add to it, by
+// the same lines. False: tiles do not.
+static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p,
+                                      ein__tiled *addend) {
+    if (!ein__match_tiles(ctx, k->s[0], k->out, p)) return false;
+    if (k->fma) p->math = EIN__MATH_FP32;
+    ein__loads_work(ctx, k, p);
+    ein__rows_work(ctx, k, p);
+    if (!k->addend) return true;
+    if (!ein__match_tiles(ctx, k->s[1], k->out, addend) || addend->alpha != p->alpha) return false;
+    if (k->fma) addend->math = EIN__MATH_FP32;
+    ein__loads_work(ctx, k, addend);
+    p->addend = addend;
+    return !memcmp(p->group, addend->group, sizeof p->group) && p->math == addend->math;
+}
+
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
 // belong to different blocks is written a sector an element.
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                               ein__work *w) {
-    ein__tiled p;
+    ein__tiled p, addend;
     ein__product_cut cut;
-    if (!ein__match_tiles(ctx, s, k->out, &p)) return;
-    if (k->fma) p.math = EIN__MATH_FP32;
-    ein__rows_work(ctx, k, &p);
+    if (!ein__match_product_kernel(ctx, k, &p, &addend)) return;
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
@@ -19607,6 +19644,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_MAP) each += ein__digit_operations(ctx, s);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
+        if (i == 1 && k->addend) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
             ein__product_work(ctx, k, s, &w);
@@ -19669,6 +19707,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     }
     if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
+    if (k->addend) h = ein__mix(h, EIN__K_PRODUCT);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
 }
@@ -19729,6 +19768,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     if (step->sums) k.s[0] = ein__finish_scope(ctx, step);
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
+    k.addend = step->addend.i != 0;
     k.also = step->ahead ? (ein__val){0} : step->also;
     k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;
@@ -23333,6 +23373,44 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     return best;
 }
 
+// Chooses how reduction `v` is computed, and whether a map behind it and maps in front of it are
+// part of its kernel.
+static void ein__select_reduction(ein__selector *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex read = {0};
+    ein__val m = {0};
+    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+    // A map that is part of another kernel stays there.
+    if (m.i &&
+        (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
+         z->kind[m.i] == EIN__K_PLACE || ein__norm_of(ctx, m, false) ||
+         ein__norm_of(ctx, m, true) || ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
+         (ein__copy_of(ctx, m) && !ein__is_narrowing(ctx, m))))
+        m = (ein__val){0};
+    ctx->strict = ein__keeps_fp32(ctx, v);
+    if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
+        z->kind[v.i] = ein__kernel_kind(ctx, s);
+    else z->kind[v.i] = ein__choose_product(z, v, m, read);
+    ein__prologue front = {0};
+    if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
+    ctx->strict = false;
+    if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
+    bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
+                        z->kind[v.i] == EIN__K_PRODUCT);
+    if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
+    if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
+    // A map fuses with one reduction only.
+    fuse = fuse && z->kind[m.i] == EIN__K_MAP;
+    for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
+    if (!fuse) return;
+    z->home[v.i] = m;
+    z->kind[m.i] = z->kind[v.i];
+}
+
+// See addend.c.
+static bool ein__select_summands(ein__selector *z, ptrdiff_t at);
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -23342,34 +23420,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE ||
             z->kind[v.i] == EIN__K_ROW)
             continue;
-        ein__ex read = {0};
-        ein__val m = {0};
-        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
-        // A map that is part of another kernel stays there.
-        if (m.i && (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
-                    z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
-                    ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
-                    ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
-                    (ein__copy_of(ctx, m) && !ein__is_narrowing(ctx, m))))
-            m = (ein__val){0};
-        ctx->strict = ein__keeps_fp32(ctx, v);
-        if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
-            z->kind[v.i] = ein__kernel_kind(ctx, s);
-        else z->kind[v.i] = ein__choose_product(z, v, m, read);
-        ein__prologue front = {0};
-        if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
-        ctx->strict = false;
-        if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
-        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
-                            z->kind[v.i] == EIN__K_PRODUCT);
-        if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
-        if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
-        // A map fuses with one reduction only.
-        fuse = fuse && z->kind[m.i] == EIN__K_MAP;
-        for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
-        if (!fuse) continue;
-        z->home[v.i] = m;
-        z->kind[m.i] = z->kind[v.i];
+        if (!ein__select_summands(z, i)) ein__select_reduction(z, v);
     }
 }
 
@@ -23591,6 +23642,203 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
 EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->desc.libs != EIN_LIBS_ALL) return true;
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
+}
+/* ---- addend.c ---- */
+// Products that one kernel adds up: where a map is of the sum of two products that nothing else
+// needs, as at the end of a residual block whose input is projected, or in the gates of a recurrent
+// cell, a tile takes the terms of one behind those of the other. A kernel is saved, and the way of
+// one product through memory; decided by cost.
+
+enum { EIN__ADDED = 4 };  // products of a map that are looked at
+
+// How often each of two reads is a term of the sum that `ex` is.
+static void ein__count_terms(const ein_ctx *ctx, ein__ex ex, const ein__ex *of, int *n) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    for (int k = 0; k < 2; k++) n[k] += ex.i == of[k].i;
+    for (uint32_t i = 0; i < e->nkid && e->op == EIN__X_BINARY && e->fn == EIN__ADD; i++)
+        ein__count_terms(ctx, e->kid[i], of, n);
+}
+
+// Whether two reads are in `ex` in sums of both alone, once in each; `within`: it is part of one.
+static bool ein__has_sum_alone(const ein_ctx *ctx, ein__ex ex, const ein__ex *of, bool within) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool adds = e->op == EIN__X_BINARY && e->fn == EIN__ADD, alone = true;
+    int n[2] = {0, 0};
+    if (ex.i == of[0].i || ex.i == of[1].i) return within;
+    if (!e->reads) return true;
+    if (adds && !within) ein__count_terms(ctx, ex, of, n);
+    within = adds && (within || (n[0] == 1 && n[1] == 1));
+    for (uint32_t i = 0; i < e->nkid && alone; i++)
+        alone = ein__has_sum_alone(ctx, e->kid[i], of, within);
+    return alone;
+}
+
+static ein__ex ein__read_without(ein_ctx *ctx, void *addend, ein__ex read) {
+    return ein__ex_get(ctx, read)->val == *(const uint32_t *)addend ? ein__ex_const(ctx, 0) : read;
+}
+
+// Map `body` of a product and one that is added to it, as a map of the sum of both, which is read
+// as the product alone was.
+EIN__FN ein__ex ein__without_addend(ein_ctx *ctx, ein__ex body, ein__val addend) {
+    return ein__ex_replace_reads(ctx, body, ein__read_without, &addend.i);
+}
+
+// A product that map `m` alone reads.
+typedef struct ein__summand {
+    ein__val v;
+    ein__ex read;
+} ein__summand;
+
+// What the kernel of two products and map `m` of their sum costs, with maps that its loads compute,
+// and whether that is known from a measurement; false: there is none.
+static bool ein__cost_added(ein_ctx *ctx, ein__val m, const ein__summand *of,
+                            const ein__prologue *front, int64_t *ps, bool *known) {
+    const ein__scope *s[2] = {ein__scope_of(ctx, of[0].v), ein__scope_of(ctx, of[1].v)};
+    const ein__ex reads[2] = {of[0].read, of[1].read};
+    int first = ein__terms_of(s[0]) < ein__terms_of(s[1]);
+    int64_t out[EIN__MAX_RANK];
+    ein__tiled p, addend;
+    ein__kernel k = {.kind = EIN__K_PRODUCT,
+                     .n = 3,
+                     .s = {s[first], s[1 - first], ein__scope_of(ctx, m)},
+                     .inner = {of[first].v, of[1 - first].v},
+                     .addend = true,
+                     .fma = ctx->strict,
+                     .out = out,
+                     .size = ein__element_size(ctx, m)};
+    memcpy(k.load, front->v, sizeof k.load);
+    ein__dense_result(k.s[2], out);
+    if (!ein__has_sum_alone(ctx, k.s[2]->body, reads, false)) return false;
+    if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return false;
+    *known = ein__kernel_row(ctx, &k) != NULL;
+    *ps = ein__cost_kernel(ctx, &k);
+    return true;
+}
+
+// What product `v` costs by itself, with map `m` behind it (or none); `*call`: as a call.
+static int64_t ein__cost_by_itself(const ein__selector *z, ein__val v, ein__val m, ein__ex read,
+                                   bool *call) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    ein__prologue front = ein__choose_loads(z, v, m, read);
+    int64_t ps;
+    bool known;
+    if (front.n) return ein__cost_loading(z->ctx, s, m, read, &front, &known);
+    *call |= ein__is_call(ein__choose(z->ctx, s, m, read, z->free, &ps));
+    return ps;
+}
+
+// Maps that are better as part of the loads of either product. False: they are too many.
+static bool ein__choose_both_loads(const ein__selector *z, ein__val m, const ein__summand *of,
+                                   ein__prologue *all) {
+    *all = (ein__prologue){0};
+    for (int k = 0; k < 2; k++) {
+        ein__prologue front = ein__choose_loads(z, of[k].v, m, of[k].read);
+        if (all->n + front.n > 2) return false;
+        for (int i = 0; i < front.n; i++) all->v[all->n++] = front.v[i];
+    }
+    return true;
+}
+
+// Whether two products and map `m` of their sum take less as one kernel, whose loads compute
+// `*front`.
+static bool ein__adds_up(const ein__selector *z, ein__val m, const ein__summand *of,
+                         ein__prologue *front) {
+    ein_ctx *ctx = z->ctx;
+    int64_t ps = 0, apart = INT64_MAX;
+    bool call = false, known = false, strict = ein__keeps_fp32(ctx, of[0].v);
+    if (strict != ein__keeps_fp32(ctx, of[1].v)) return false;
+    ctx->strict = strict;
+    bool fits =
+        ein__choose_both_loads(z, m, of, front) && ein__cost_added(ctx, m, of, front, &ps, &known);
+    for (int k = 0; k < 2 && fits; k++) {
+        ein__val none = {0}, other = of[1 - k].v;
+        int64_t one = ein__cost_by_itself(z, of[k].v, m, of[k].read, &call);
+        one = ein__cost_sum(one, ein__cost_by_itself(z, other, none, (ein__ex){0}, &call));
+        apart = ein__least(apart, one);
+    }
+    ctx->strict = false;
+    return fits && (call ? ein__beside_call(ps, known) : ps) < apart;
+}
+
+// The products that map `m` alone reads and that are not chosen yet.
+static int ein__summands(const ein__selector *z, ein__val m, ein__summand *of) {
+    ein_ctx *ctx = z->ctx;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
+    int n = 0;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && n < EIN__ADDED; i++) {
+        ein__summand one = {.v = {ein__ex_get(ctx, reads[i])->val}};
+        const ein__scope *s = ein__scope_of(ctx, one.v);
+        if (!s || !ein__is_contraction(ctx, s) || ein__is_chosen(z, one.v) || z->root[one.v.i] ||
+            ctx->value[one.v.i].weight_only)
+            continue;
+        if (ein__sole_reader(ctx, z->uses, &z->readers, one.v, &one.read).i == m.i) of[n++] = one;
+    }
+    return n;
+}
+
+// Makes two of `n` products and map `m` one kernel, where that is cheaper.
+static void ein__select_addend(ein__selector *z, ein__val m, const ein__summand *of, int n) {
+    for (int k = 0; k < n * n && !ein__is_chosen(z, m); k++) {
+        const ein__summand two[2] = {of[k / n], of[k % n]};
+        ein__prologue front;
+        if (k / n >= k % n || !ein__adds_up(z, m, two, &front)) continue;
+        for (int j = 0; j < 2; j++) z->home[two[j].v.i] = m;
+        for (int j = 0; j < front.n; j++) z->home[front.v[j].i] = m;
+        z->kind[m.i] = EIN__K_PRODUCT;
+    }
+}
+
+static bool ein__is_summand(const ein__summand *of, int n, ein__val v) {
+    bool found = false;
+    for (int k = 0; k < n; k++) found |= of[k].v.i == v.i;
+    return found;
+}
+
+// Chooses how the products of a map of several are computed, when the last one's turn has come:
+// what is in front of them is chosen then. `at`: one of them in the selector's order. False: it is
+// none.
+static bool ein__select_summands(ein__selector *z, ptrdiff_t at) {
+    ein_ctx *ctx = z->ctx;
+    ein__val v = z->order[at];
+    ein__summand of[EIN__ADDED];
+    ein__ex read;
+    if (z->root[v.i] || !ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unadded) return false;
+    ein__val m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+    if (!m.i || !ein__is_map(ctx, m) || ctx->value[m.i].weight_only) return false;
+    int n = ein__summands(z, m, of);
+    if (n < 2 || !ein__is_summand(of, n, v)) return false;
+    for (ptrdiff_t i = at + 1; i < arrlen(z->order); i++)
+        if (ein__is_summand(of, n, z->order[i])) return true;
+    ein__select_addend(z, m, of, n);
+    for (ptrdiff_t i = 0; i <= at; i++)
+        if (ein__is_summand(of, n, z->order[i]) && !ein__is_chosen(z, z->order[i]))
+            ein__select_reduction(z, z->order[i]);
+    return true;
+}
+
+// Whether product `v`, which takes `ps` in parts with map `m` behind that reads it by `read`, is
+// better whole as one of two that a kernel adds up.
+static bool ein__is_better_added(const ein__pass *z, ein__val v, ein__val m, ein__ex read,
+                                 int64_t ps) {
+    ein_ctx *ctx = z->ctx;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
+    const ein__prologue none = {0};
+    bool better = false;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unadded) return false;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !better; i++) {
+        ein__summand two[2] = {{v, read}, {.v = {ein__ex_get(ctx, reads[i])->val}}};
+        const ein__scope *s = ein__scope_of(ctx, two[1].v);
+        int64_t both;
+        bool known;
+        if (two[1].v.i == v.i || !s || !ein__is_contraction(ctx, s) ||
+            ctx->value[two[1].v.i].weight_only)
+            continue;
+        if (ein__sole_reader(ctx, z->uses, &z->readers, two[1].v, &two[1].read).i != m.i) continue;
+        better =
+            ein__cost_added(ctx, m, two, &none, &both, &known) &&
+            both < ein__cost_sum(ps, ein__cost_as_is(ctx, two[1].v, (ein__val){0}, two[1].read));
+    }
+    return better;
 }
 /* ---- direct.c ---- */
 // Products that read f16 and bf16 as they are stored: kernels of ours convert what they load, which
@@ -36181,9 +36429,15 @@ static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
     return any;
 }
 
-// Whether a product whose loads compute what it multiplies is read by nothing but maps, at several
-// places of each: they would finish its sums if there were no such loads.
-EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
+// Whether a product's loads compute what it multiplies, and whether it adds another one.
+static bool ein__computes_loads(const ein__step *s) {
+    return !s->nrow && (s->load[0].i || s->load[1].i);
+}
+static bool ein__adds_product(const ein__step *s) { return s->addend.i != 0; }
+
+// Whether a product of such a `kind` is read by nothing but maps, at several places of each: they
+// would finish its sums if it were none.
+EIN__FN bool ein__in_the_way(ein_ctx *ctx, bool (*kind)(const ein__step *)) {
     ein__val **reads = NULL;
     ein__stitcher s = ein__stitcher_look(ctx, &reads);
     bool found = false;
@@ -36192,7 +36446,7 @@ EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
             const int *w = s.writers[ctx->plan.layout[reads[j][k].i].buffer];
             if (arrlen(w) != 1 || w[0] >= j) continue;
             const ein__step *head = &s.step[w[0]];
-            if (head->nrow || (!head->load[0].i && !head->load[1].i)) continue;
+            if (!kind(head)) continue;
             int places = 0;
             const ein__ex *all = ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body);
             for (ptrdiff_t i = 0; i < arrlen(all); i++)
@@ -36524,33 +36778,52 @@ static bool ein__conv_step(ein_ctx *ctx, ein__step *step, bool nhwc) {
     return true;
 }
 
-// Takes the maps in front of a product out of the values that the step computes.
-static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
+// Adds map `v` to what the step's loads compute, as the factor of product `of` that it is.
+static bool ein__add_load(ein_ctx *ctx, ein__step *step, ein__val v, ein__val of) {
     const ein__expr *read[2];
     double alpha;
-    int n = 0;
-    while (n + 1 < step->nval && ein__is_map(ctx, step->val[n])) n++;
-    if (!ein__two_factors(ctx, ein__scope_of(ctx, step->val[n]), read, &alpha)) return;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < 2; k++)
-            if (read[k]->val == step->val[i].i) {
-                step->load[k] = step->val[i];
-                step->loaded[k] = ein__load_of(ctx, read[k], step->val[i]);
-            }
-    step->nval -= n;
-    memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
+    int at = step->load[0].i != 0;
+    if (!ein__two_factors(ctx, ein__scope_of(ctx, of), read, &alpha)) return false;
+    for (int k = 0; k < 2; k++)
+        if (read[k]->val == v.i) {
+            step->load[at] = v;
+            step->loaded[at] = ein__load_of(ctx, read[k], v);
+            return true;
+        }
+    return false;
+}
+
+// Takes the maps in front of a product, or of two that are added up, out of the values that the
+// step computes. Of two the one with more terms is the first.
+static void ein__split_product(ein_ctx *ctx, ein__step *step) {
+    ein__val maps[EIN__STEP_VALUES], of[EIN__STEP_VALUES];
+    int nmap = 0, n = 0, last = step->nval - 1;
+    for (int i = 0; i < last; i++) {
+        if (ein__is_map(ctx, step->val[i])) maps[nmap++] = step->val[i];
+        else of[n++] = step->val[i];
+    }
+    if (n == 2 &&
+        ein__terms_of(ein__scope_of(ctx, of[0])) < ein__terms_of(ein__scope_of(ctx, of[1]))) {
+        ein__val v = of[0];
+        of[0] = of[1];
+        of[1] = v;
+    }
+    of[n++] = step->val[last];
+    if (n == 3) step->addend = of[1];
+    for (int i = 0; i < nmap; i++)
+        if (!ein__add_load(ctx, step, maps[i], of[0]) && n == 3)
+            (void)ein__add_load(ctx, step, maps[i], of[1]);
+    step->nval = n;
+    memcpy(step->val, of, (size_t)n * sizeof *of);
 }
 
 // How the product of a step is cut up under the layouts as they stand, and what its parts take:
 // as `name` says, where it is no NULL and fits, else as is estimated to be best.
 static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
-    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
-    ein__tiled p;
+    ein__tiled p, addend;
     ein__product_cut cut;
-    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
-    if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     ein__kernel k = ein__step_kernel(ctx, step);
-    ein__rows_work(ctx, &k, &p);
+    if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return;
     if (!name || !ein__product_cut_named(ctx, &p, name, &cut))
         (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
@@ -36657,7 +36930,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
     if (norm) ein__norm_step(ctx, norm, step);
-    else if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
+    else if (step->kind == EIN__K_PRODUCT) ein__split_product(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kind_without_call(ctx, step);
@@ -36860,6 +37133,7 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
         ctx->parted = true;
         if (ctx->whole) split.parts = 1;
     }
+    if (split.parts > 1 && map.i && ein__is_better_added(z, old, map, read, ps)) split.parts = 1;
     v = ein__relay_product(z, v);
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
@@ -37037,15 +37311,35 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!ein__build_reloads(ctx, root, nroot)) return false;
-    if (!ein__loads_in_the_way(ctx) && !ein__loads_copies(ctx)) return true;
+    if (!ein__in_the_way(ctx, ein__computes_loads) && !ein__loads_copies(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);
 }
 
+// What `build` plans, with products that kernels add up or, if that makes a better plan, apart.
+static bool ein__build_sums(ein_ctx *ctx, ein__val *root, int nroot,
+                            bool (*build)(ein_ctx *, ein__val *, int)) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!build(ctx, root, nroot)) return false;
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        any |= ein__adds_product(&ctx->plan.step[i]);
+    // Tables that have both forms can tell what one gains.
+    if (!any || !(ctx->desc.probe || ein__in_the_way(ctx, ein__adds_product))) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->unadded, build);
+}
+
 // The plan for a program that is not derived.
-static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
+static bool ein__build_fused(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
     ein__fuse_steps(ctx);
     return true;
+}
+static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__build_sums(ctx, root, nroot, ein__build_fused);
+}
+static bool ein__build_added(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__build_sums(ctx, root, nroot, ein__build_loads);
 }
 
 // What `build` plans, with rows that end in one result each or, if that makes a better plan, with
@@ -37064,7 +37358,7 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
 }
 
 static bool ein__build_numbers(ein_ctx *ctx, ein__val *root, int nroot) {
-    bool ok = ein__build_loads(ctx, root, nroot);
+    bool ok = ein__build_added(ctx, root, nroot);
     ctx->plan.numbering = true;
     return ok;
 }
@@ -37085,7 +37379,7 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->numbers = false;
-    if (!ein__build_rows(ctx, root, nroot, ein__build_loads)) return false;
+    if (!ein__build_rows(ctx, root, nroot, ein__build_added)) return false;
     bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
                                    ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
     if (!ctx->numbers || !near || !(ein__few_steps(ctx) || ein__plan_copies(ctx))) return true;
@@ -42532,18 +42826,8 @@ static const char *const ein__tmpl_product[] = {
     "//@key many     whether there is more than one block",
     "//@key index    the batch's position, first column n0 and first row m0 of the tile, from id",
     "//@key reads    whether that reads memory; multiply waits for the kernel before anyhow",
-    "//@key taps     a table of what terms add to the places of loads; empty: there is none",
     "//@key terms    terms of the product",
-    "//@key argsA    what says which element of which step",
-    "//@key loadA    returns that element (or four) of the first operand",
-    "//@key argsB    the same for the second operand",
-    "//@key loadB    the same for the second operand",
-    "//@key foundA   members of what a load of the first operand finds; empty: it returns the element",
-    "//@key makeArgsA  what says again which element it is",
-    "//@key makeA    returns what is made of f, which was found",
-    "//@key foundB     the same for the second operand",
-    "//@key makeArgsB  the same for the second operand",
-    "//@key makeB      the same for the second operand",
+    "//@key loads    declares the operands' loads",
     "//@key a        the first operand's loads",
     "//@key b        the second operand's",
     "//@key parts    blocks that share the terms of a tile; empty: one",
@@ -42551,6 +42835,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key sharing  how they share what they compute, a type",
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
     "//@key early    which of them the kernel before cannot have written: 0, 1 or 2",
+    "//@key second   adds a second product, of loads and terms of its own; empty: there is one",
     "//@key sums     whether sums along rows of the first operand are wanted",
     "//@key start    declares them",
     "//@key room     declares total and factor in shared memory",
@@ -42570,49 +42855,25 @@ static const char *const ein__tmpl_product[] = {
     "    await_previous(next_early);",
     "    //@end",
     "    $index;",
-    "    //@if taps",
-    "    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that",
-    "    // have an end; behind the last term none is inside.",
-    "    $taps;",
-    "    __syncthreads();",
-    "    //@end",
-    "    //@if foundA",
-    "    struct found_a {",
-    "        $foundA;",
-    "    };",
-    "    //@end",
-    "    const auto a = [&]($argsA) {",
-    "        $loadA;",
-    "    };",
-    "    //@if foundA",
-    "    const auto make_a = [&]($makeArgsA, const found_a &f) {",
-    "        $makeA;",
-    "    };",
-    "    //@end",
-    "    //@if foundB",
-    "    struct found_b {",
-    "        $foundB;",
-    "    };",
-    "    //@end",
-    "    const auto b = [&]($argsB) {",
-    "        $loadB;",
-    "    };",
-    "    //@if foundB",
-    "    const auto make_b = [&]($makeArgsB, const found_b &f) {",
-    "        $makeB;",
-    "    };",
-    "    //@end",
-    "    float acc[$RM][$RN] = {};",
+    "    $loads;",
     "    //@if sums",
     "    $start;",
     "    //@end",
+    "    auto dot = tile.none();",
     "    //@if parts",
     "    const unsigned part = blockIdx.x % $parts, from = part * $share;",
-    "    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, acc);",
+    "    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, dot);",
+    "    //@else",
+    "    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, dot);",
+    "    //@end",
+    "    //@if second",
+    "    $second;",
+    "    //@end",
+    "    float acc[$RM][$RN] = {};",
+    "    tile.finish(dot, acc);",
+    "    //@if parts",
     "    const $sharing shares(parts, arrived, &tile);",
     "    leave_part(shares, acc);",
-    "    //@else",
-    "    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, acc);",
     "    //@end",
     "    //@if sums",
     "    $room;",
@@ -44904,9 +45165,15 @@ static const char *const ein__tmpl_tiles[] = {
     "        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;",
     "    }",
     "",
-    "    // acc += the product of what was put at `turn`, over the thread's part of the terms.",
+    "    // What a thread has of its rows and columns: sums of its group's terms.",
+    "    struct products {",
+    "        float sum[RM][RN];",
+    "    };",
+    "    static __device__ __forceinline__ products none() { return products(); }",
+    "",
+    "    // Adds the product of what was put at `turn`, over the thread's part of the terms.",
     "    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,",
-    "                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {",
+    "                                         const word_places<BN, MASK> &at_b, products &to) {",
     "        const float *a = factor(turn, 0), *b = factor(turn, 1);",
     "#pragma unroll",
     "        for (unsigned k = 0; k < KC / PARTS; k++) {",
@@ -44916,21 +45183,24 @@ static const char *const ein__tmpl_tiles[] = {
     "#pragma unroll",
     "            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));",
     "#pragma unroll",
-    "            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];",
+    "            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];",
     "        }",
     "    }",
     "",
-    "    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the",
-    "    // rows that it stores.",
-    "    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {",
-    "        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;",
+    "    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a",
+    "    // time.",
+    "    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {",
+    "        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;",
     "#pragma unroll",
-    "        for (int j = 0; j < RN; j += 4) {",
+    "        for (int i = 0; i < (PARTS > 1 \? 0 : RM * RN); i++)",
+    "            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];",
+    "#pragma unroll",
+    "        for (int j = 0; j < (PARTS > 1 \? RN : 0); j += 4) {",
     "            __syncthreads();",
     "#pragma unroll",
     "            for (int i = 0; i < RM; i++)",
-    "                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =",
-    "                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);",
+    "                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(",
+    "                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);",
     "            __syncthreads();",
     "#pragma unroll",
     "            for (int i = 0; i < RM / PARTS; i++) {",
@@ -44954,7 +45224,7 @@ static const char *const ein__tmpl_tiles[] = {
     "    // before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
-    "                                             bool next_early, float (&acc)[RM][RN]) {",
+    "                                             bool next_early, products &to) {",
     "        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(",
     "            load_a);",
     "        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(",
@@ -44981,11 +45251,10 @@ static const char *const ein__tmpl_tiles[] = {
     "                a.next(k0, more);",
     "                b.next(k0, more);",
     "                __syncthreads();",
-    "                step(turn, at_a, at_b, acc);",
+    "                step(turn, at_a, at_b, to);",
     "                if (!more) break;",
     "            }",
     "        }",
-    "        if (PARTS > 1) sum(acc);",
     "    }",
     "};",
     0};
@@ -45539,8 +45808,14 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        unsigned q[WN / 16][4];",
     "    };",
     "",
-    "    // Those of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of all",
-    "    // columns.",
+    "    // What a thread has of its warp's sums, those of its group's terms.",
+    "    struct products {",
+    "        float c[WM / 16][WN / 8][4];",
+    "    };",
+    "    static __device__ __forceinline__ products none() { return products(); }",
+    "",
+    "    // Fragments of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of",
+    "    // all columns.",
     "    template <typename AT>",
     "    __device__ __forceinline__ void get_rows(int stage, int s, int i, const AT &at,",
     "                                             row_fragment &x) {",
@@ -45590,9 +45865,9 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        }",
     "    }",
     "",
-    "    // Adds up the groups' sums in order; a thread gets neighbours in rows.",
-    "    __device__ __forceinline__ void sum(const float (&c)[WM / 16][WN / 8][4],",
-    "                                        float (&acc)[RM][RN]) {",
+    "    // The groups' sums, added up in order; a thread gets neighbours in rows.",
+    "    __device__ __forceinline__ void add_groups(const float (&c)[WM / 16][WN / 8][4],",
+    "                                               float (&acc)[RM][RN]) {",
     "        float *sums = reinterpret_cast<float *>(bytes);",
     "        __syncthreads();",
     "#pragma unroll",
@@ -45614,6 +45889,12 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        }",
     "    }",
     "",
+    "    // What a thread stores.",
+    "    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {",
+    "        if (PARTS > 1) add_groups(own.c, acc);",
+    "        else arrange(own.c, acc);",
+    "    }",
+    "",
     "    // A stage that no step is copied to is read all the same, behind the last one.",
     "    template <typename F>",
     "    static __device__ __forceinline__ void first(F &feed, T *to, unsigned k0, unsigned until) {",
@@ -45627,7 +45908,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    // (EARLY 1) or the second factor (2), is on its way before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
-    "                                             bool next_early, float (&acc)[RM][RN]) {",
+    "                                             bool next_early, products &to) {",
     "        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;",
     "        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;",
     "        feed_a a(load_a);",
@@ -45635,7 +45916,6 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        const unsigned own = part() * (KC / PARTS);",
     "        const lane_places<T, BM, KC, ALONG_A, false, WM, KC / PARTS> at_a(top(), own);",
     "        const lane_places<T, BN, KC, ALONG_B, true, WN, KC / PARTS> at_b(left(), own);",
-    "        float c[WM / 16][WN / 8][4] = {};",
     "        if (EARLY == 1) a.begin(from);",
     "        if (EARLY == 2) b.begin(from);",
     "#pragma unroll",
@@ -45710,7 +45990,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                    //@if rows",
     "                    take_rows(a.load_from, x[turn % 2].q, i);",
     "                    //@end",
-    "                    multiply_fragments<feed_a::RAW, feed_b::RAW>(i, x[turn % 2], y[s % 2], c[i]);",
+    "                    multiply_fragments<feed_a::RAW, feed_b::RAW>(i, x[turn % 2], y[s % 2], to.c[i]);",
     "                }",
     "                k0 += KC;",
     "                if (!more) break;",
@@ -45722,8 +46002,6 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "            if (STAGES * TIMES * (WM / 16) % 2) x[0] = x[1];",
     "            if (STAGES * TIMES % 2) y[0] = y[1];",
     "        }",
-    "        if (PARTS > 1) sum(c, acc);",
-    "        else arrange(c, acc);",
     "    }",
     "};",
     0};
@@ -47903,6 +48181,15 @@ static void ein__kgen_free(ein__kgen *g) {
     for (int i = 0; i < EIN__KLEVELS; i++) ein__buf_free(&g->code[i]);
 }
 
+// Names the iterators of `s` from slot `first` on.
+static void ein__kslots(ein__kgen *g, const ein__scope *s, uint32_t first) {
+    for (uint32_t i = first; i < s->nt + s->ns; i++) {
+        bool t = i < s->nt;
+        const char *name = ein__namef(g->ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
+        g->slot[i] = (ein__kslot){.name = name, .n = s->n[i]};
+    }
+}
+
 // Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
 static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
@@ -47912,11 +48199,7 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
         g.sliced |= 1u << ctx->slice.at[i];
     }
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        bool t = i < s->nt;
-        g.slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
-        g.slot[i].n = s->n[i];
-    }
+    ein__kslots(&g, s, 0);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
     return g;
 }
@@ -50809,7 +51092,8 @@ typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
     int parts;                           // blocks that share the terms of a tile
-    int64_t share;                       // terms of each, the last one no more than those
+    int64_t share;                       // terms of each, the last one no more than those ...
+    int64_t longest;                     // ... and of the product that has more
     bool cluster;                        // such blocks are a cluster
     ein__math math;                      // of the tile
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
@@ -50822,7 +51106,10 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
-    ein__buf taps;  // fills a table of the terms' places, or empty
+    const char
+        *early;  // the factor whose loads need not wait (product.cu), where the tile's need not
+    ein__buf second;  // adds a second product, or empty
+    ein__buf taps;    // fills a table of the terms' places, or empty
     int64_t tap_bytes;
     int tap_words;             // of each term
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
@@ -50847,7 +51134,7 @@ static const char *ein__kprod_column(const ein__kprod *r) {
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
     if (r->fetched[0] && r->fetched[1])
-        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share, r->tap_bytes);
+        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->longest, r->tap_bytes);
     bool copies = r->fetched[0] || r->fetched[1];
     return ein__product_stages(r->t, copies ? EIN__SHARED_FREE - r->tap_bytes : 0);
 }
@@ -50891,6 +51178,7 @@ static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->leave);
     ein__buf_free(&r->factors);
     ein__buf_free(&r->also);
+    ein__buf_free(&r->second);
 }
 
 // Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
@@ -50906,9 +51194,21 @@ static int ein__kprod_order(uint32_t mask, const ein__krow *row, int *order) {
 }
 
 // The orders in which flat numbers count: the result's for columns and batch, so that neighbouring
-// threads store neighbours; the first factor's for rows; for terms that of the longer steps.
-static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
-                              const ein__kscan *all) {
+// threads store neighbours; the first factor's for rows.
+static void ein__kprod_orders(ein__kgen *g, ein__kprod *r, const ein__kscan *all) {
+    ein__kscan one = ein__kscan_make(g);
+    ein__kscan_row(g, &one, r->main[0]);
+    const ein__krow *out = &all->row[arrlen(all->row) - 1];
+    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
+    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
+    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
+    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
+    r->used = all->used;
+    ein__kscan_free(&one);
+}
+
+// That for the terms of product `s`: of the factors' longer steps.
+static void ein__kprod_terms(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
     ein__kscan one = ein__kscan_make(g);
     ein__krow steps = {{0}};
     for (int k = 0; k < 2; k++) {
@@ -50918,10 +51218,6 @@ static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
             if (steps.k[i] < step) steps.k[i] = step;
         }
     }
-    const ein__krow *out = &all->row[arrlen(all->row) - 1];
-    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
-    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
-    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     r->nsum = ein__kprod_order(sums, &steps, r->sum);
     uint32_t inner;
@@ -50931,8 +51227,6 @@ static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
             if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
         r->sum[n] = (int)inner;
     }
-    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
-    r->used = all->used;
     memcpy(r->slot, g->slot, sizeof r->slot);
     ein__kscan_free(&one);
 }
@@ -51739,6 +52033,12 @@ static const char *ein__kprod_sum(const ein__kprod *r, int lane) {
     return r->parts > 1 ? all[lane] : own[lane];
 }
 
+// The map behind the product; of a second one the tile has the sum.
+static ein__ex ein__kprod_body(const ein__kgen *g, const ein__step *step) {
+    ein__ex body = ein__kbody(g, step->out);
+    return step->addend.i ? ein__without_addend(g->ctx, body, step->addend) : body;
+}
+
 // The epilogue and the store at (m, n). False: not with this many lanes.
 static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein__kscan scan = ein__kscan_make(g);
@@ -51746,7 +52046,7 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(rows, r->order[0], sizeof rows);
     memcpy(cols, r->order[1], sizeof cols);
-    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kprod_body(g, step));
     ein__kscan_out(g, &scan, step->out);
     int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
     for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
@@ -51763,7 +52063,7 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
         ein__ex body = {0};
         g->post = &r->store;
         if (step->nval > 1) {
-            body = ein__kbody(g, step->out);
+            body = ein__kprod_body(g, step);
             ein__kcount(g, body);
         }
         for (int i = 0; i < g->vec; i++) {
@@ -51858,10 +52158,8 @@ static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
     return constant;
 }
 
-// 1: the first factor's loads need not wait, 2: the second's (or both), 0: neither, or the place of
-// the tile itself is read from memory.
+// 1: the first factor's loads need not wait, 2: the second's (or both), 0: neither.
 static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
-    if (strchr(r->index.s, '[')) return "0";
     return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
 }
 
@@ -51877,11 +52175,70 @@ static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
 
 static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : ""; }
 
+// The declaration of a factor's loads, and of what they make of what they have found.
+static void ein__kprod_put_load(const ein__kprod *r, int side, ein__buf *out) {
+    const char *name = side ? "b" : "a";
+    if (r->found[side].n) {
+        ein__putf(out, "struct found_%s {\n", name);
+        ein__kindent(out, r->found[side].s, 4);
+        ein__put(out, "};\n");
+    }
+    ein__putf(out, "const auto %s = [&](%s) {\n", name, r->args[side]);
+    ein__kindent(out, r->load[side].s, 4);
+    ein__put(out, "};\n");
+    if (!r->found[side].n) return;
+    ein__putf(out, "const auto make_%s = [&](%s, const found_%s &f) {\n", name, r->make_args[side],
+              name);
+    ein__kindent(out, r->make[side].s, 4);
+    ein__put(out, "};\n");
+}
+
+static void ein__kprod_put_loads(ein__kgen *g, const ein__kprod *r, ein__buf *out) {
+    const char *taps = ein__kprod_table(g, r);
+    if (*taps)
+        ein__putf(out,
+                  "// What each term adds to an address (x) and to positions (y, z, w; of two the\n"
+                  "// halves of y) that have an end; behind the last term none is inside.\n"
+                  "%s__syncthreads();\n",
+                  taps);
+    for (int side = 0; side < 2; side++) ein__kprod_put_load(r, side, out);
+    if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
+}
+
+// Adds the terms of the second product `r` to the tile's sums: all, or this part's, which may be
+// none.
+static void ein__kprod_put_second(ein__kgen *g, const ein__kprod *r, ein__buf *out) {
+    long long terms = (long long)r->p.depth, share = (long long)r->share;
+    const char *from = "0u", *until = ein__namef(g->ctx, "%lldu", terms);
+    ein__buf in = {0};
+    if (r->parts > 1) {
+        ein__putf(&in, "const unsigned from = part * %lldu;\n", share);
+        if (share * (r->parts - 1) >= terms) ein__putf(&in, "if (from < %lldu)\n    ", terms);
+        from = "from";
+        until = ein__namef(g->ctx, "min(from + %lldu, %lldu)", share, terms);
+    }
+    ein__putf(&in, "tile.multiply<%s, %s, 0>(%s, %s, %s, %s, next_early, dot);\n", r->along[0],
+              r->along[1], from, until, r->call[0], r->call[1]);
+    ein__buf text = {0};
+    ein__put(&text, "// The second product's terms; the tile is free.\n");
+    ein__kprod_put_loads(g, r, &text);
+    ein__put(&text, "__syncthreads();\n");
+    ein__put(&text, in.s);
+    ein__put(out, "{\n");
+    ein__kindent(out, text.s, 4);
+    ein__put(out, "}\n");
+    ein__buf_free(&in);
+    ein__buf_free(&text);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
     int rows, cols;
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
+    bool reads = strchr(r->index.s, '[') != NULL;  // the tile's place is read from memory
+    ein__buf loads = {0};
+    ein__kprod_put_loads(g, r, &loads);
     ein__key keys[] = {
         {0},
         {0},
@@ -51896,23 +52253,14 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"number", ein__kunsigned(g)},
         {"many", blocks > r->parts ? "1" : ""},
         {"index", r->index.s},
-        {"reads", strchr(r->index.s, '[') ? "1" : ""},
-        {"taps", ein__kprod_table(g, r)},
+        {"reads", reads ? "1" : ""},
         {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
-        {"argsA", r->args[0]},
-        {"loadA", r->load[0].s},
-        {"argsB", r->args[1]},
-        {"loadB", r->load[1].s},
-        {"foundA", ein__kprod_text(&r->found[0])},
-        {"makeArgsA", r->make_args[0]},
-        {"makeA", ein__kprod_text(&r->make[0])},
-        {"foundB", ein__kprod_text(&r->found[1])},
-        {"makeArgsB", r->make_args[1]},
-        {"makeB", ein__kprod_text(&r->make[1])},
+        {"loads", loads.s},
         {"a", r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0]},
         {"b", r->call[1]},
         {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
-        {"early", ein__kprod_early(g, r)},
+        {"early", reads ? "0" : r->early},
+        {"second", ein__kprod_text(&r->second)},
         {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
         {"share", ein__namef(c, "%lldu", (long long)r->share)},
         {"sharing", ein__namef(c, "parts_in_%s<%d, %d, %d>", r->cluster ? "cluster" : "memory",
@@ -51928,7 +52276,6 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"shared", ein__knumber(g, r->shared)},
         {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
-    if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
     if (r->cluster) ein__kneed(g, EIN__NEED_CLUSTERS);
@@ -51936,6 +52283,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
                  out, l);
+    ein__buf_free(&loads);
 }
 
 // Takes what is subtracted from lines out of the loads, where warps can do that: what is in memory
@@ -51974,23 +52322,56 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
     }
 }
 
+// The loads of both factors of product `s`, whose tile and lines `r` has.
+static void ein__kprod_operands(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
+    ein__kprod_terms(g, s, r);
+    ein__kprod_load(g, r, 0);
+    ein__kprod_load(g, r, 1);
+    r->early = ein__kprod_early(g, r);
+}
+
+// The second product, by the lines that the first one has: its text as part of the kernel. The tile
+// copies what both may copy.
+static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *first,
+                              ein__kprod *r) {
+    const ein__scope *s = ein__scope_of(g->ctx, step->addend);
+    r->t = first->t;
+    r->parts = first->parts;
+    r->share = ein__addend_share(&r->p, r->t, r->parts);
+    r->math = first->math;
+    memcpy(r->order, first->order, sizeof r->order);
+    memcpy(r->n, first->n, sizeof r->n);
+    memcpy(g->slot, first->slot, sizeof g->slot);
+    ein__kslots(g, s, s->nt);
+    r->longest = first->longest;
+    r->tap_bytes = first->tap_bytes;  // there is one table
+    r->tap_words = first->tap_words;
+    ein__kprod_operands(g, s, r);
+    first->tap_bytes = r->tap_bytes;
+    first->tap_words = r->tap_words;
+    for (int k = 0; k < 2; k++) {
+        r->fetched[k] = first->fetched[k] &= r->fetched[k];
+        first->wide[k] &= r->wide[k];
+    }
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
-    ein__kprod r = {.nsum = 0};
+    ein__kprod r = {.nsum = 0}, second = {.nsum = 0};
     int64_t stride[EIN__MAX_RANK], ps;
     int vec = g->vec;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
-    if (ein__keeps_fp32(g->ctx, step->val[0])) r.p.math = EIN__MATH_FP32;
     ein__kernel kernel = ein__step_kernel(g->ctx, step);
-    ein__rows_work(g->ctx, &kernel, &r.p);
+    kernel.out = stride;
+    if (!ein__match_product_kernel(g->ctx, &kernel, &r.p, &second.p))
+        return ein__kreduce(g, step, hint, out, l);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;
     r.parts = step->parts ? step->parts : 1;
-    r.share = ein__tail_share(&r.p, r.t, r.parts);
+    r.share = r.longest = ein__tail_share(&r.p, r.t, r.parts);
     r.cluster = step->cluster;
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
@@ -51999,12 +52380,14 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
     if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
+    if (step->addend.i) ein__kprod_factors(g, step, &second);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
-    if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
+    for (int k = 0; k < 2 && step->addend.i; k++) ein__kscan_expr(g, &all, second.factor[k]);
+    if (step->nval > 1) ein__kscan_expr(g, &all, ein__kprod_body(g, step));
     ein__kscan_out(g, &all, step->out);
-    ein__kprod_orders(g, s, &r, &all);
-    ein__kprod_load(g, &r, 0);
-    ein__kprod_load(g, &r, 1);
+    ein__kprod_orders(g, &r, &all);
+    ein__kprod_operands(g, s, &r);
+    if (step->addend.i) ein__kprod_second(g, step, &r, &second);
     if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);
@@ -52012,10 +52395,12 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     // Flat numbers run up to a tile beyond their ends.
     bool far = r.p.extent[0] > limit || r.p.extent[1] > limit;
     ok = ok && !g->too_wide && (g->wide || !far);
+    if (step->addend.i) ein__kprod_put_second(g, &second, &r.second);
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, EIN__PRODUCT_THREADS))
         ein__kprod_finish(g, step, &r, blocks, hint, out, l);
     ein__kscan_free(&all);
     ein__kprod_free(&r);
+    ein__kprod_free(&second);
     return ok;
 }
 /* ---- emit_skinny.c ---- */
@@ -56815,13 +57200,11 @@ static int64_t ein__best_parts(const ein__gpu *g, const ein__tiled *p, const ein
 // Every tile that may turn out to be the best one, its terms in one piece and shared.
 static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    const ein__scope *s = ein__scope_of(ctx, step.val[0]);
-    ein__tiled p;
+    ein__tiled p, addend;
     int64_t best;
-    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
     ein__product_cut cut;
     ein__kernel k = ein__step_kernel(ctx, &step);
-    ein__rows_work(ctx, &k, &p);
+    if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return;
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
@@ -56922,9 +57305,9 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     ein__kernel k = ein__step_kernel(ctx, step);
     int parts;
     ein__work w = ein__kernel_work(ctx, &k, &parts);
-    ein__tiled p;
-    if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
-        ein__rows_work(ctx, &k, &p);
+    ein__tiled p, addend;
+    if (step->kind == EIN__K_PRODUCT && step->tile &&
+        ein__match_product_kernel(ctx, &k, &p, &addend)) {
         w.math_ps = step->parts > 1
                         ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts,
                                        step->cluster)

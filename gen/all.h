@@ -85,6 +85,7 @@
 #include "select/split.c"
 #include "select/select.c"
 #include "select/calls.c"
+#include "select/addend.c"
 #include "select/direct.c"
 #include "select/reload.c"
 #include "select/norm.c"

@@ -439,11 +439,12 @@ typedef struct ein__step {
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
     ein__gemm gemm;
-    int nrow;       // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
-    ein__val also;  // ... and what it stores beside its result, or none
-    int tile;       // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
-    int parts;      // ... and how many blocks share the terms of a tile (tail.c), 0: one
-    bool cluster;   // ... and that these are a cluster
+    int nrow;         // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
+    ein__val also;    // ... and what it stores beside its result, or none
+    ein__val addend;  // PRODUCT: the second of its values, a product that is added to it, or none
+    int tile;         // PRODUCT: its place in the table of tiles, from 1; 0: what is estimated best
+    int parts;        // ... and how many blocks share the terms of a tile (tail.c), 0: one
+    bool cluster;     // ... and that these are a cluster
     int64_t counters, counter;  // of blocks that have arrived: how many, the first one's place
     int64_t ps;                 // cost, picoseconds
     bool measured;
@@ -643,6 +644,7 @@ struct ein_ctx {
     bool parted;                 // ... as some were
     bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
+    bool unadded;                // no kernel adds two products (addend.c)
     bool reloading;              // products have copies of what they may load (reload.c)
     bool reloads;                // there are such
     bool ends, unended;          // rows that end in one result each: there are some; none are to be

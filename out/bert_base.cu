@@ -11,66 +11,66 @@
 // plan      61 steps, 818.3 us estimated; 938.3 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, norm taken into the product 23
-//    17.1 us est. a.0.v.split.merged       k_product_2e33cb66, in 8 parts
+//    17.1 us est. a.0.v.split.merged       k_product_273dba8e, in 8 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     7.3 us est. r.0                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.0                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.0                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.1.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.0                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.0                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.0                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.1.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     7.3 us est. r.1                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.1                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.1                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.2.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.1                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.1                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.1                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.2.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     7.3 us est. r.2                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.2                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.2                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.3.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.2                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.2                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.2                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.3.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     7.3 us est. r.3                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.3                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.3                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.4.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.3                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.3                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.3                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.4.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     7.3 us est. r.4                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.4                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.4                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.5.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.4                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.4                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.4                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.5.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     7.3 us est. r.5                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.5                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.5                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.6.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.5                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.5                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.5                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.6.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     7.3 us est. r.6                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.6                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.6                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.7.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.6                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.6                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.6                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.7.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     7.3 us est. r.7                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.7                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.7                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.8.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.7                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.7                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.7                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.8.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     7.3 us est. r.8                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.8                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.8                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.9.v.split.merged       k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.8                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.8                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.8                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.9.v.split.merged       k_product_b734376c, in 8 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     7.3 us est. r.9                      k_product_ebe58448, in 8 parts
-//    19.4 us est. g.9                      k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.9                      k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.10.v.split.merged      k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.9                      k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.9                      k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.9                      k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.10.v.split.merged      k_product_b734376c, in 8 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     7.3 us est. r.10                     k_product_ebe58448, in 8 parts
-//    19.4 us est. g.10                     k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.10                     k_product_26eabd7e, in 8 parts
-//    17.4 us est. a.11.v.split.merged      k_product_a1c01cb5, in 8 parts
+//     7.3 us est. r.10                     k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.10                     k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.10                     k_product_b4540d6f, in 8 parts
+//    17.4 us est. a.11.v.split.merged      k_product_b734376c, in 8 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     7.3 us est. r.11                     k_product_ebe58448, in 8 parts
-//    19.4 us est. g.11                     k_product_04cb46d9, in 2 parts
-//    19.0 us est. s.11                     k_product_26eabd7e, in 8 parts
+//     7.3 us est. r.11                     k_product_fb99ae60, in 8 parts
+//    19.4 us est. g.11                     k_product_b728a1c0, in 2 parts
+//    19.0 us est. s.11                     k_product_b4540d6f, in 8 parts
 //     2.0 us est. y                        k_row_f1d9b66f
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -873,9 +873,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -885,21 +891,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -923,7 +932,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -950,11 +959,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -1138,7 +1146,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // by merging: shared input
 // a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
 // p0: x, p1: a.0.v.p.p.weights, p2: a.0.v.split.weights
-static __global__ void CLUSTER(8) k_product_2e33cb66(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_273dba8e(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1153,10 +1161,12 @@ static __global__ void CLUSTER(8) k_product_2e33cb66(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 96u;
     tile.multiply<true, false, 2>(from, min(from + 96u, 768u), moving<4, 98304>(a), moving<9216,
-        128>(b), next_early, acc);
+        128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1347,7 +1357,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: x, p3: a.0.b
-static __global__ void CLUSTER(8) k_product_ebe58448(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_fb99ae60(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
@@ -1363,10 +1373,12 @@ static __global__ void CLUSTER(8) k_product_ebe58448(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 96u;
     tile.multiply<true, false, 2>(from, min(from + 96u, 768u), moving<4, 98304>(a), moving<3072,
-        128>(b), next_early, acc);
+        128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1411,7 +1423,7 @@ static __global__ void CLUSTER(8) k_product_ebe58448(const float *p0, const floa
 //     n.0.factor2[0,i1] * n.0.scale[i2]
 // p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset,
 //     p6: f.0.b
-static __global__ void CLUSTER(2) k_product_04cb46d9(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_b728a1c0(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, const float *p5, const float *p6,
     float *__restrict__ y, float *__restrict__ also, float4 *parts, unsigned *arrived,
     bool next_early) {
@@ -1438,11 +1450,13 @@ static __global__ void CLUSTER(2) k_product_04cb46d9(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 3072 + i2]);
     };
-    float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
-        moving<12288, 128>(b), next_early, acc);
+        moving<12288, 128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
@@ -1518,7 +1532,7 @@ static __global__ void CLUSTER(2) k_product_04cb46d9(const float *p0, const floa
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // s.0[0,i1,i2] = n.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
 // p0: g.0, p1: b.0.w, p2: n.0, p3: b.0.b
-static __global__ void CLUSTER(8) k_product_26eabd7e(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_b4540d6f(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
@@ -1534,10 +1548,12 @@ static __global__ void CLUSTER(8) k_product_26eabd7e(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 3072u), moving<4, 393216>(a), moving<3072,
-        128>(b), next_early, acc);
+        128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1581,7 +1597,7 @@ static __global__ void CLUSTER(8) k_product_26eabd7e(const float *p0, const floa
 //     h.0.factor2[0,i1] * h.0.scale[i2]
 // p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset,
 //     p6: a.1.v.split.weights
-static __global__ void CLUSTER(8) k_product_a1c01cb5(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_b734376c(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, const float *p5, const float *p6,
     float *__restrict__ y, float *__restrict__ also, float4 *parts, unsigned *arrived,
     bool next_early) {
@@ -1608,11 +1624,13 @@ static __global__ void CLUSTER(8) k_product_a1c01cb5(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
-    float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 96u;
     tile.multiply<true, false, 2>(from, min(from + 96u, 768u), summing(computed(a, make_a), &sums),
-        moving<9216, 128>(b), next_early, acc);
+        moving<9216, 128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
@@ -2306,7 +2324,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_2e33cb66);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_273dba8e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2586,83 +2604,83 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ALONE, k_product_2e33cb66, "a.0.v.split.merged", 384, 256, stream, v_x,
+    CALL(launch(m, ALONE, k_product_273dba8e, "a.0.v.split.merged", 384, 256, stream, v_x,
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.0", 128, 256, stream, v_a_0_c, v_a_0_w, v_x,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.0", 128, 256, stream, v_a_0_c, v_a_0_w, v_x,
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 48));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
         (float4 *)v_workspace, v_arrived + 64));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.0", 128, 256, stream, v_g_0, v_b_0_w, v_n_0,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.0", 128, 256, stream, v_g_0, v_b_0_w, v_n_0,
         v_b_0_b, v_s_0, (float4 *)v_workspace, v_arrived + 128));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.1.v.split.merged", 384, 256, stream, v_s_0,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.1.v.split.merged", 384, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
         v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 144));
     // a.1.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.1", 128, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.1", 128, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
         v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 192));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
         (float4 *)v_workspace, v_arrived + 208));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.1", 128, 256, stream, v_g_1, v_b_1_w, v_n_1,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.1", 128, 256, stream, v_g_1, v_b_1_w, v_n_1,
         v_b_1_b, v_s_1, (float4 *)v_workspace, v_arrived + 272));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.2.v.split.merged", 384, 256, stream, v_s_1,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.2.v.split.merged", 384, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
         v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 288));
     // a.2.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.2", 128, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.2", 128, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
         v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 336));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
         (float4 *)v_workspace, v_arrived + 352));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.2", 128, 256, stream, v_g_2, v_b_2_w, v_n_2,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.2", 128, 256, stream, v_g_2, v_b_2_w, v_n_2,
         v_b_2_b, v_s_2, (float4 *)v_workspace, v_arrived + 416));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.3.v.split.merged", 384, 256, stream, v_s_2,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.3.v.split.merged", 384, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
         v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 432));
     // a.3.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.3", 128, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.3", 128, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
         v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 480));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
         (float4 *)v_workspace, v_arrived + 496));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.3", 128, 256, stream, v_g_3, v_b_3_w, v_n_3,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.3", 128, 256, stream, v_g_3, v_b_3_w, v_n_3,
         v_b_3_b, v_s_3, (float4 *)v_workspace, v_arrived + 560));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.4.v.split.merged", 384, 256, stream, v_s_3,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.4.v.split.merged", 384, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
         v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 576));
     // a.4.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.4", 128, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.4", 128, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
         v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 624));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
         (float4 *)v_workspace, v_arrived + 640));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.4", 128, 256, stream, v_g_4, v_b_4_w, v_n_4,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.4", 128, 256, stream, v_g_4, v_b_4_w, v_n_4,
         v_b_4_b, v_s_4, (float4 *)v_workspace, v_arrived + 704));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.5.v.split.merged", 384, 256, stream, v_s_4,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.5.v.split.merged", 384, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
         v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 720));
     // a.5.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.5", 128, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.5", 128, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
         v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 768));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
         (float4 *)v_workspace, v_arrived + 784));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.5", 128, 256, stream, v_g_5, v_b_5_w, v_n_5,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.5", 128, 256, stream, v_g_5, v_b_5_w, v_n_5,
         v_b_5_b, v_s_5, (float4 *)v_workspace, v_arrived + 848));
     return 0;
 }
@@ -2670,84 +2688,84 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
 static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.6.v.split.merged", 384, 256, stream, v_s_5,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.6.v.split.merged", 384, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
         v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 864));
     // a.6.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.6", 128, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.6", 128, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
         v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
         (float4 *)v_workspace, v_arrived + 928));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.6", 128, 256, stream, v_g_6, v_b_6_w, v_n_6,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.6", 128, 256, stream, v_g_6, v_b_6_w, v_n_6,
         v_b_6_b, v_s_6, (float4 *)v_workspace, v_arrived + 992));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.7.v.split.merged", 384, 256, stream, v_s_6,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.7.v.split.merged", 384, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
         v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1008));
     // a.7.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.7", 128, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.7", 128, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
         v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1056));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
         (float4 *)v_workspace, v_arrived + 1072));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.7", 128, 256, stream, v_g_7, v_b_7_w, v_n_7,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.7", 128, 256, stream, v_g_7, v_b_7_w, v_n_7,
         v_b_7_b, v_s_7, (float4 *)v_workspace, v_arrived + 1136));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.8.v.split.merged", 384, 256, stream, v_s_7,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.8.v.split.merged", 384, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
         v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1152));
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.8", 128, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.8", 128, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
         v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1200));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
         (float4 *)v_workspace, v_arrived + 1216));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.8", 128, 256, stream, v_g_8, v_b_8_w, v_n_8,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.8", 128, 256, stream, v_g_8, v_b_8_w, v_n_8,
         v_b_8_b, v_s_8, (float4 *)v_workspace, v_arrived + 1280));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.9.v.split.merged", 384, 256, stream, v_s_8,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.9.v.split.merged", 384, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
         v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 1296));
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.9", 128, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.9", 128, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
         v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 1344));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
         (float4 *)v_workspace, v_arrived + 1360));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.9", 128, 256, stream, v_g_9, v_b_9_w, v_n_9,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.9", 128, 256, stream, v_g_9, v_b_9_w, v_n_9,
         v_b_9_b, v_s_9, (float4 *)v_workspace, v_arrived + 1424));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.10.v.split.merged", 384, 256, stream, v_s_9,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.10.v.split.merged", 384, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
         v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1440));
     // a.10.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.10", 128, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.10", 128, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
         v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 1488));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
         (float4 *)v_workspace, v_arrived + 1504));
-    CALL(launch(m, ALONE, k_product_26eabd7e, "s.10", 128, 256, stream, v_g_10, v_b_10_w, v_n_10,
+    CALL(launch(m, ALONE, k_product_b4540d6f, "s.10", 128, 256, stream, v_g_10, v_b_10_w, v_n_10,
         v_b_10_b, v_s_10, (float4 *)v_workspace, v_arrived + 1568));
-    CALL(launch(m, ALONE, k_product_a1c01cb5, "a.11.v.split.merged", 384, 256, stream, v_s_10,
+    CALL(launch(m, ALONE, k_product_b734376c, "a.11.v.split.merged", 384, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
         v_arrived + 1584));
     // a.11.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    CALL(launch(m, ALONE, k_product_ebe58448, "r.11", 128, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
+    CALL(launch(m, ALONE, k_product_fb99ae60, "r.11", 128, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
         v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 1632));
-    CALL(launch(m, ALONE, k_product_04cb46d9, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+    CALL(launch(m, ALONE, k_product_b728a1c0, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
         (float4 *)v_workspace, v_arrived + 1648));
-    CALL(launch(m, FIRST, k_product_26eabd7e, "s.11", 128, 256, stream, v_g_11, v_b_11_w, v_n_11,
+    CALL(launch(m, FIRST, k_product_b4540d6f, "s.11", 128, 256, stream, v_g_11, v_b_11_w, v_n_11,
         v_b_11_b, v_s_11, (float4 *)v_workspace, v_arrived + 1712));
     CALL(launch(m, LAST, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));

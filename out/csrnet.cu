@@ -11,47 +11,47 @@
 // plan      43 steps, 516.6 us estimated; 1183.2 us without derivation
 // libraries none
 // by        basis change 37, operand re-laid 1, summation splitting 1
-//     6.7 us est. v1.a                     k_product_1a5529ea
+//     6.7 us est. v1.a                     k_product_34540688
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
-//    23.1 us est. v1.b.c.sum.product       k_product_8cf582b3
+//    23.1 us est. v1.b.c.sum.product       k_product_e392b62b
 //    11.9 us est. v1.b                     k_basis_75e376ea
 //     4.2 us est. p1                       k_reduce_656cfa8c
 //     3.5 us est. v2.a.c.sum.data          k_basis_b5eccbce
-//    13.3 us est. v2.a.c.sum.product       k_product_bd97d5c9
+//    13.3 us est. v2.a.c.sum.product       k_product_398ae935
 //     5.1 us est. v2.a                     k_basis_bf3ba003
 //     5.6 us est. v2.b.c.sum.data          k_basis_5db56790
-//    25.0 us est. v2.b.c.sum.product       k_product_28d8899b
+//    25.0 us est. v2.b.c.sum.product       k_product_cacd5337
 //     5.1 us est. v2.b                     k_basis_bf3ba003
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
-//    18.9 us est. v3.a.c.sum.product       k_product_6324bf89
+//    18.9 us est. v3.a.c.sum.product       k_product_fb9a7ab9
 //     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
-//    35.6 us est. v3.b.c.sum.product       k_product_1b38f980
+//    35.6 us est. v3.b.c.sum.product       k_product_a393e5f1
 //     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
-//    35.6 us est. v3.c.c.sum.product       k_product_1b38f980
+//    35.6 us est. v3.c.c.sum.product       k_product_a393e5f1
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
-//    21.8 us est. v4.a.c.sum.product       k_product_a2392353
+//    21.8 us est. v4.a.c.sum.product       k_product_fc679dbd
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    39.6 us est. v4.b.c.sum.product       k_product_952bf3bf, in 2 parts
+//    39.6 us est. v4.b.c.sum.product       k_product_7348c805, in 2 parts
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    39.6 us est. v4.c.c.sum.product       k_product_952bf3bf, in 2 parts
+//    39.6 us est. v4.c.c.sum.product       k_product_7348c805, in 2 parts
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
-//    39.1 us est. d1.c.sum.product         k_product_4a67f42c
+//    39.1 us est. d1.c.sum.product         k_product_5c7ea0ae
 //     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
-//    39.1 us est. d2.c.sum.product         k_product_4a67f42c
+//    39.1 us est. d2.c.sum.product         k_product_5c7ea0ae
 //     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
-//    39.1 us est. d3.c.sum.product         k_product_4a67f42c
+//    39.1 us est. d3.c.sum.product         k_product_5c7ea0ae
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    22.4 us est. d4.c.sum.product         k_product_640ff98a, in 4 parts
+//    22.4 us est. d4.c.sum.product         k_product_59721285, in 4 parts
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
-//     8.3 us est. d5.c.sum.product         k_product_3c5346df
+//     8.3 us est. d5.c.sum.product         k_product_6e1d2e6f
 //     1.6 us est. d5.split                 k_basis_c287699e
-//     5.5 us est. d6.c.sum.part            k_product_1eb2d0e4
+//     5.5 us est. d6.c.sum.part            k_product_4e0c23d8
 //     1.7 us est. d6                       k_reduce_9c246260
 //     1.4 us est. y                        k_reduce_c1049b74
 
@@ -517,9 +517,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -529,21 +535,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -567,7 +576,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -594,11 +603,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -739,13 +747,13 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 //     i2 in 0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256, 1) k_product_1a5529ea(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_34540688(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 262u * 192u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[32];
     for (unsigned k = threadIdx.x; k < 32u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -769,9 +777,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_1a5529ea(const float 
         return fetch<float>(&p1[i2 * 224 + i3 + tap.x],
             n < 50176u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<64, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -846,7 +856,7 @@ static __global__ void __launch_bounds__(256) k_basis_f9e23067(const float *p0,
 // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v1.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v1.b.c.sum.filter, p1: v1.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_8cf582b3(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e392b62b(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -862,9 +872,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_8cf582b3(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[i1 * 200704 + r0 * 3136 + i4], i4 < 3136);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1017,7 +1029,7 @@ static __global__ void __launch_bounds__(128) k_basis_b5eccbce(const float *p0,
 // v2.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.a.c.sum.data[i0,i1,r0,i3,i4] *
 //     v2.a.c.sum.filter[i0,i1,i2,r0]
 // p0: v2.a.c.sum.filter, p1: v2.a.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_bd97d5c9(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_398ae935(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1033,9 +1045,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bd97d5c9(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[i1 * 50176 + r0 * 784 + i4], i4 < 784);
     };
-    float acc[8][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<3136, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[8][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 8 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1130,7 +1144,7 @@ static __global__ void __launch_bounds__(256) k_basis_5db56790(const float *p0,
 // v2.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v2.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v2.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v2.b.c.sum.filter, p1: v2.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_28d8899b(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cacd5337(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1146,9 +1160,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_28d8899b(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[i1 * 100352 + r0 * 784 + i4], i4 < 784);
     };
-    float acc[8][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[8][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 8 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1250,7 +1266,7 @@ static __global__ void __launch_bounds__(256) k_stitch_7e41d5ba(const float *p0,
 // v3.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.a.c.sum.data[i0,i1,r0,i3,i4] *
 //     v3.a.c.sum.filter[i0,i1,i2,r0]
 // p0: v3.a.c.sum.filter, p1: v3.a.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_6324bf89(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_fb9a7ab9(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1266,9 +1282,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_6324bf89(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 25088 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1370,7 +1388,7 @@ static __global__ void __launch_bounds__(224) k_stitch_9c61aaa7(const float *p0,
 // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v3.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v3.b.c.sum.filter, p1: v3.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_1b38f980(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a393e5f1(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1386,9 +1404,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_1b38f980(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 50176 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1495,7 +1515,7 @@ static __global__ void __launch_bounds__(64) k_basis_9ce5c035(const float *p0,
 // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
 //     v4.a.c.sum.filter[i0,i1,i2,r0]
 // p0: v4.a.c.sum.filter, p1: v4.a.c.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_a2392353(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fc679dbd(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1511,9 +1531,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_a2392353(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1614,7 +1636,7 @@ static __global__ void __launch_bounds__(128) k_stitch_3fb70a8c(const float *p0,
 // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v4.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v4.b.c.sum.filter, p1: v4.b.c.sum.data
-static __global__ void CLUSTER(2) k_product_952bf3bf(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_7348c805(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1630,10 +1652,12 @@ static __global__ void CLUSTER(2) k_product_952bf3bf(const float *p0, const floa
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[i1 * 25088 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<196,
-        784>(b), next_early, acc);
+        784>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1740,7 +1764,7 @@ static __global__ void __launch_bounds__(64) k_basis_3c6503df(const float *p0,
 // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d1.c.sum.filter[i0,i1,i2,r0]
 // p0: d1.c.sum.filter, p1: d1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_4a67f42c(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5c7ea0ae(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1756,9 +1780,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_4a67f42c(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1863,7 +1889,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
 // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.sum.filter[i0,i1,i2,r0]
 // p0: d4.c.sum.filter, p1: d4.c.sum.data
-static __global__ void CLUSTER(4) k_product_640ff98a(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_59721285(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1879,10 +1905,12 @@ static __global__ void CLUSTER(4) k_product_640ff98a(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 131072>(a), moving<256,
-        4096>(b), next_early, acc);
+        4096>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1997,7 +2025,7 @@ static __global__ void __launch_bounds__(64) k_basis_864f4bc0(const float *p0,
 // d5.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d5.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d5.c.sum.filter[i0,i1,i2,r0]
 // p0: d5.c.sum.filter, p1: d5.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_3c5346df(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_6e1d2e6f(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2013,9 +2041,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_3c5346df(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 16384 + r0 * 64 + i6]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<256, 8192>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2073,7 +2103,7 @@ static __global__ void __launch_bounds__(64) k_basis_c287699e(const float *p0,
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.relaid[i0,i1,i2,r0]
 // p0: d6.c.sum.relaid, p1: d5
-static __global__ void __launch_bounds__(256, 2) k_product_1eb2d0e4(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4e0c23d8(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2088,9 +2118,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_1eb2d0e4(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i4], i4 < 784);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2708,7 +2740,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_1a5529ea);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_34540688);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2829,66 +2861,66 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_1a5529ea, "v1.a", 262, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, FIRST, k_product_34540688, "v1.a", 262, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, MIDDLE, k_basis_f9e23067, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_8cf582b3, "v1.b.c.sum.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_e392b62b, "v1.b.c.sum.product", 900, 256, stream,
         v_v1_b_c_sum_filter, v_v1_b_c_sum_data, v_v1_b_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_75e376ea, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
         v_v1_b_b, v_v1_b));
     CALL(launch(m, MIDDLE, k_reduce_656cfa8c, "p1", 392, 256, stream, v_v1_b, v_p1));
     CALL(launch(m, LAST, k_basis_b5eccbce, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
-    CALL(launch(m, FIRST, k_product_bd97d5c9, "v2.a.c.sum.product", 252, 256, stream,
+    CALL(launch(m, FIRST, k_product_398ae935, "v2.a.c.sum.product", 252, 256, stream,
         v_v2_a_c_sum_filter, v_v2_a_c_sum_data, v_v2_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_bf3ba003, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
     CALL(launch(m, LAST, k_basis_5db56790, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
-    CALL(launch(m, FIRST, k_product_28d8899b, "v2.b.c.sum.product", 252, 256, stream,
+    CALL(launch(m, FIRST, k_product_cacd5337, "v2.b.c.sum.product", 252, 256, stream,
         v_v2_b_c_sum_filter, v_v2_b_c_sum_data, v_v2_b_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_bf3ba003, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
     CALL(launch(m, MIDDLE, k_stitch_7e41d5ba, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
         v_v3_a_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_6324bf89, "v3.a.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_fb9a7ab9, "v3.a.c.sum.product", 576, 256, stream,
         v_v3_a_c_sum_filter, v_v3_a_c_sum_data, v_v3_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_1b38f980, "v3.b.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_a393e5f1, "v3.b.c.sum.product", 576, 256, stream,
         v_v3_b_c_sum_filter, v_v3_b_c_sum_data, v_v3_b_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_1b38f980, "v3.c.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_a393e5f1, "v3.c.c.sum.product", 576, 256, stream,
         v_v3_c_c_sum_filter, v_v3_c_c_sum_data, v_v3_c_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product,
         v_v3_c_b, v_p3));
     CALL(launch(m, MIDDLE, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_a2392353, "v4.a.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_fc679dbd, "v4.a.c.sum.product", 576, 256, stream,
         v_v4_a_c_sum_filter, v_v4_a_c_sum_data, v_v4_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_952bf3bf, "v4.b.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_7348c805, "v4.b.c.sum.product", 576, 256, stream,
         v_v4_b_c_sum_filter, v_v4_b_c_sum_data, v_v4_b_c_sum_product, (float4 *)v_workspace,
         v_arrived + 0));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_952bf3bf, "v4.c.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_7348c805, "v4.c.c.sum.product", 576, 256, stream,
         v_v4_c_c_sum_filter, v_v4_c_c_sum_data, v_v4_c_c_sum_product, (float4 *)v_workspace,
         v_arrived + 288));
     CALL(launch(m, MIDDLE, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, MIDDLE, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_4a67f42c, "d1.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5c7ea0ae, "d1.c.sum.product", 576, 256, stream,
         v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_4a67f42c, "d2.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5c7ea0ae, "d2.c.sum.product", 576, 256, stream,
         v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
@@ -2900,25 +2932,25 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     (void)in;
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_4a67f42c, "d3.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5c7ea0ae, "d3.c.sum.product", 576, 256, stream,
         v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_640ff98a, "d4.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_59721285, "d4.c.sum.product", 576, 256, stream,
         v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product, (float4 *)v_workspace,
         v_arrived + 576));
     CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
-    CALL(launch(m, FIRST, k_product_3c5346df, "d5.c.sum.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e1d2e6f, "d5.c.sum.product", 288, 256, stream,
         v_d5_c_sum_filter, v_d5_c_sum_data, v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_c287699e, "d5.split", 128, 64, stream, v_d5_c_sum_product, v_d5_b,
         v_d5));
-    CALL(launch(m, FIRST, k_product_1eb2d0e4, "d6.c.sum.part", 117, 256, stream, v_d6_c_sum_relaid,
+    CALL(launch(m, FIRST, k_product_4e0c23d8, "d6.c.sum.part", 117, 256, stream, v_d6_c_sum_relaid,
         v_d5, v_d6_c_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_9c246260, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));

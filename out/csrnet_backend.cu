@@ -12,20 +12,20 @@
 // libraries none
 // by        basis change 12, operand re-laid 1, summation splitting 1
 //     1.7 us est. d1.c.data                k_basis_a4ec48a9
-//    16.4 us est. d1.c.product             k_product_25daa04e
+//    16.4 us est. d1.c.product             k_product_63f95a3d
 //     1.8 us est. d2.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d2.c.data                k_basis_f60e84c6
-//    16.4 us est. d2.c.product             k_product_25daa04e
+//    16.4 us est. d2.c.product             k_product_63f95a3d
 //     1.8 us est. d3.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d3.c.data                k_basis_f60e84c6
-//    16.4 us est. d3.c.product             k_product_25daa04e
+//    16.4 us est. d3.c.product             k_product_63f95a3d
 //     1.8 us est. d4.c.digits.split        k_basis_0ae75804
 //     1.7 us est. d4.c.data                k_basis_f60e84c6
-//     9.9 us est. d4.c.product             k_product_44bec023, in 2 parts
+//     9.9 us est. d4.c.product             k_product_b85e3ac0, in 2 parts
 //     1.5 us est. d4.split                 k_basis_35baa8d1
-//     6.0 us est. d5.c.part                k_product_a424b2b6
+//     6.0 us est. d5.c.part                k_product_63f969b4
 //     1.5 us est. d5                       k_reduce_8ab78ac4
-//     4.2 us est. y                        k_product_28375828, in 8 parts
+//     4.2 us est. y                        k_product_50f800d0, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -414,9 +414,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -426,21 +432,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -464,7 +473,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -491,11 +500,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -690,7 +698,7 @@ static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
 // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d1.c.filter[i0,i1,i2,r0]
 // p0: d1.c.filter, p1: d1.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_25daa04e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_63f95a3d(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -706,9 +714,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_25daa04e(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -819,7 +829,7 @@ static __global__ void __launch_bounds__(64) k_basis_f60e84c6(const float *p0,
 // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.filter[i0,i1,i2,r0]
 // p0: d4.c.filter, p1: d4.c.data
-static __global__ void CLUSTER(2) k_product_44bec023(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_b85e3ac0(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -835,10 +845,12 @@ static __global__ void CLUSTER(2) k_product_44bec023(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<256,
-        4096>(b), next_early, acc);
+        4096>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -905,7 +917,7 @@ static __global__ void __launch_bounds__(64) k_basis_35baa8d1(const float *p0,
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.relaid[i0,i1,i2,r0]
 // p0: d5.c.relaid, p1: d4
-static __global__ void __launch_bounds__(256, 2) k_product_a424b2b6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_63f969b4(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -920,9 +932,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_a424b2b6(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -966,7 +980,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8ab78ac4(const float *p0,
 //     i2 in 0:14, i3 in 0:14, pad d5 0
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
 // p0: y.c.lines, p1: d5
-static __global__ void CLUSTER(8) k_product_28375828(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_50f800d0(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -988,10 +1002,12 @@ static __global__ void CLUSTER(8) k_product_28375828(const float *p0, const floa
         return fetch<float>(&p1[r0 * 196 + t0 * 14 + t1],
             n < 196u && (unsigned)t0 < 14u && (unsigned)t1 < 14u);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 160u;
     tile.multiply<true, false, 1>(from, min(from + 160u, 1152u), moving<4, 147456>(a), turning<784,
-        6272, 128>(b), next_early, acc);
+        6272, 128>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1327,32 +1343,32 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_a4ec48a9, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
-    CALL(launch(m, FIRST, k_product_25daa04e, "d1.c.product", 128, 256, stream, v_d1_c_filter,
+    CALL(launch(m, FIRST, k_product_63f95a3d, "d1.c.product", 128, 256, stream, v_d1_c_filter,
         v_d1_c_data, v_d1_c_product));
     CALL(launch(m, MIDDLE, k_basis_0ae75804, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
         v_d2_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
-    CALL(launch(m, FIRST, k_product_25daa04e, "d2.c.product", 128, 256, stream, v_d2_c_filter,
+    CALL(launch(m, FIRST, k_product_63f95a3d, "d2.c.product", 128, 256, stream, v_d2_c_filter,
         v_d2_c_data, v_d2_c_product));
     CALL(launch(m, MIDDLE, k_basis_0ae75804, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
         v_d3_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
-    CALL(launch(m, FIRST, k_product_25daa04e, "d3.c.product", 128, 256, stream, v_d3_c_filter,
+    CALL(launch(m, FIRST, k_product_63f95a3d, "d3.c.product", 128, 256, stream, v_d3_c_filter,
         v_d3_c_data, v_d3_c_product));
     CALL(launch(m, MIDDLE, k_basis_0ae75804, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
         v_d4_c_digits));
     CALL(launch(m, LAST, k_basis_f60e84c6, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, FIRST, k_product_44bec023, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+    CALL(launch(m, FIRST, k_product_b85e3ac0, "d4.c.product", 128, 256, stream, v_d4_c_filter,
         v_d4_c_data, v_d4_c_product, (float4 *)v_workspace, v_arrived + 0));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_35baa8d1, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
-    CALL(launch(m, FIRST, k_product_a424b2b6, "d5.c.part", 252, 256, stream, v_d5_c_relaid, v_d4,
+    CALL(launch(m, FIRST, k_product_63f969b4, "d5.c.part", 252, 256, stream, v_d5_c_relaid, v_d4,
         v_d5_c_part));
     CALL(launch(m, MIDDLE, k_reduce_8ab78ac4, "d5", 392, 64, stream, v_d5_c_part, v_d5));
-    CALL(launch(m, LAST, k_product_28375828, "y", 112, 256, stream, v_y_c_lines, v_d5, v_y,
+    CALL(launch(m, LAST, k_product_50f800d0, "y", 112, 256, stream, v_y_c_lines, v_d5, v_y,
         (float4 *)v_workspace, v_arrived + 64));
     return 0;
 }

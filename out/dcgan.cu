@@ -12,10 +12,10 @@
 // libraries none
 // by        sums of one term 1, one-point rule by phases 4
 //     2.1 us est. r1                       k_reduce_36593d99
-//     5.0 us est. r2.split                 k_product_648280d0, in 8 parts
-//     4.7 us est. r3.split                 k_product_31bab345, in 8 parts
-//     4.6 us est. r4.split                 k_product_4749337b, in 4 parts
-//     4.6 us est. y.split                  k_product_fe5401fb
+//     5.0 us est. r2.split                 k_product_7f4dc034, in 8 parts
+//     4.7 us est. r3.split                 k_product_3435bd66, in 8 parts
+//     4.6 us est. r4.split                 k_product_6b3621d6, in 4 parts
+//     4.6 us est. y.split                  k_product_6b89b467
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -389,9 +389,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -401,21 +407,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -439,7 +448,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -466,11 +475,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -709,7 +717,7 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
 //     c2.phases.lines[i0,i1,i2,r1_,r2,r0] where i3 in 0:4, i4 in 0:4, pad r1 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
 // p0: r1, p1: c2.phases.lines
-static __global__ void CLUSTER(8) k_product_648280d0(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_7f4dc034(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -732,10 +740,12 @@ static __global__ void CLUSTER(8) k_product_648280d0(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i0 * 1048576 + i1 * 524288 + r0 * 256 + i2]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<false, false, 2>(from, min(from + 256u, 2048u), turning<64, 1024, 512>(a),
-        moving<1024, 16384>(b), next_early, acc);
+        moving<1024, 16384>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -764,7 +774,7 @@ static __global__ void CLUSTER(8) k_product_648280d0(const float *p0, const floa
 //     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void CLUSTER(8) k_product_31bab345(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_3435bd66(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -788,10 +798,12 @@ static __global__ void CLUSTER(8) k_product_31bab345(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 16384>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -820,7 +832,7 @@ static __global__ void CLUSTER(8) k_product_31bab345(const float *p0, const floa
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(4) k_product_4749337b(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_6b3621d6(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -844,10 +856,12 @@ static __global__ void CLUSTER(4) k_product_4749337b(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i0 * 65536 + i1 * 32768 + r0 * 64 + i2]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 2>(from, min(from + 128u, 512u), a, moving<256, 8192>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -876,7 +890,7 @@ static __global__ void CLUSTER(4) k_product_4749337b(const float *p0, const floa
 //     c5.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:32, i4 in 0:32, pad r4 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
 // p0: r4, p1: c5.phases.lines
-static __global__ void __launch_bounds__(256, 2) k_product_fe5401fb(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_6b89b467(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -900,8 +914,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_fe5401fb(const float 
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0], i2 < 3);
     };
+    auto dot = tile.none();
+    tile.multiply<true, true, 2>(0u, 256u, a, moving<4, 32768>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, true, 2>(0u, 256u, a, moving<4, 32768>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1126,16 +1142,16 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
     // r2.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_648280d0, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
+    CALL(launch(m, ALONE, k_product_7f4dc034, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
         v_r2, (float4 *)v_workspace, v_arrived + 0));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_31bab345, "r3.split", 256, 256, stream, v_r2, v_c3_phases_lines,
+    CALL(launch(m, ALONE, k_product_3435bd66, "r3.split", 256, 256, stream, v_r2, v_c3_phases_lines,
         v_r3, (float4 *)v_workspace, v_arrived + 16));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_4749337b, "r4.split", 256, 256, stream, v_r3, v_c4_phases_lines,
+    CALL(launch(m, ALONE, k_product_6b3621d6, "r4.split", 256, 256, stream, v_r3, v_c4_phases_lines,
         v_r4, (float4 *)v_workspace, v_arrived + 48));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ALONE, k_product_fe5401fb, "y.split", 128, 256, stream, v_r4, v_c5_phases_lines,
+    CALL(launch(m, ALONE, k_product_6b89b467, "y.split", 128, 256, stream, v_r4, v_c5_phases_lines,
         v_y));
     return 0;
 }

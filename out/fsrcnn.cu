@@ -18,7 +18,7 @@
 //     1.8 us est. m.2                      k_reduce_8be11b7e
 //     1.8 us est. r3                       k_reduce_1a0919b6
 //     1.9 us est. r4                       k_reduce_c1f91e9c
-//     2.3 us est. y.sum.part               k_product_61a63e90
+//     2.3 us est. y.sum.part               k_product_cdd5ee00
 //     1.6 us est. y                        k_reduce_2152b810
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -355,9 +355,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -367,21 +373,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -405,7 +414,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -432,11 +441,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -614,7 +622,7 @@ static __global__ void __launch_bounds__(128) k_reduce_c1f91e9c(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
 // p0: y.sum.part.filter, p1: r4
-static __global__ void __launch_bounds__(256, 2) k_product_61a63e90(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cdd5ee00(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -629,8 +637,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_61a63e90(const float 
         const int r0 = (int)(k0 + e / 16u);
         return fetch<float4>(&p1[r0 * 1024 + i3], r0 < 56);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 56u, spaced<3584>(a), spaced<65536>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 56u, spaced<3584>(a), spaced<65536>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -921,7 +931,7 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_
         v_a3, v_r3));
     CALL(launch(m, MIDDLE, k_reduce_c1f91e9c, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4,
         v_r4));
-    CALL(launch(m, MIDDLE, k_product_61a63e90, "y.sum.part", 96, 256, stream, v_y_sum_part_filter,
+    CALL(launch(m, MIDDLE, k_product_cdd5ee00, "y.sum.part", 96, 256, stream, v_y_sum_part_filter,
         v_r4, v_y_sum_part));
     CALL(launch(m, LAST, k_reduce_2152b810, "y", 256, 64, stream, v_y_sum_part, v_b5, v_y));
     return 0;

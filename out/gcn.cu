@@ -8,105 +8,105 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 20 MB (workspace 9072 kB of it), constants 61 MB, peak in create 133 MB
-// plan      119 steps, 528.4 us estimated; 834.7 us without derivation
+// plan      119 steps, 528.3 us estimated; 829.4 us without derivation
 // libraries none
 // by        basis change 18, merging 93, summation splitting 14, products with one weight
 //     collected 2
-//     9.1 us est. stem                     k_product_682868a0
+//     9.1 us est. stem                     k_product_25e65940
 //     2.0 us est. p                        k_reduce_771927ed
-//     2.8 us est. l1.a                     k_product_f180865d
+//     2.8 us est. l1.a                     k_product_bac2a334
 //     1.8 us est. l1.b.c.sum.data          k_basis_2e916ba5
-//     4.2 us est. l1.b.c.sum.product       k_product_bdcf493e
+//     4.2 us est. l1.b.c.sum.product       k_product_12ce7e9e
 //     1.8 us est. l1.b                     k_basis_3adc4c30
-//     7.1 us est. l1                       k_product_18887706
-//     6.0 us est. l1.0.a                   k_product_2f60db2e
+//     7.1 us est. l1                       k_product_7724b782
+//     6.0 us est. l1.0.a                   k_product_d5fbaa7b
 //     1.8 us est. l1.0.b.c.sum.data        k_basis_2e916ba5
-//     4.2 us est. l1.0.b.c.sum.product     k_product_bdcf493e
+//     4.2 us est. l1.0.b.c.sum.product     k_product_12ce7e9e
 //     1.8 us est. l1.0.b                   k_basis_3adc4c30
-//     4.5 us est. l1.0                     k_product_a2ff115e
-//     6.0 us est. l1.1.a                   k_product_2f60db2e
+//     4.5 us est. l1.0                     k_product_adbc1c16
+//     6.0 us est. l1.1.a                   k_product_d5fbaa7b
 //     1.8 us est. l1.1.b.c.sum.data        k_basis_2e916ba5
-//     4.2 us est. l1.1.b.c.sum.product     k_product_bdcf493e
+//     4.2 us est. l1.1.b.c.sum.product     k_product_12ce7e9e
 //     1.8 us est. l1.1.b                   k_basis_3adc4c30
-//     4.5 us est. l1.1                     k_product_a2ff115e
-//    26.2 us est. l2.a.c.sum.merged        k_product_cbc5bc1c
-//     9.5 us est. l2.b.c.sum.part          k_product_45e83e28
+//     4.5 us est. l1.1                     k_product_adbc1c16
+//    26.2 us est. l2.a.c.sum.merged        k_product_0df9f84d
+//     9.5 us est. l2.b.c.sum.part          k_product_fb0491af
 //     3.1 us est. g1.l1                    k_siblings_e1e32c64
-//     4.2 us est. g1.l2.sum.merged         k_product_9e3739c8
-//     5.5 us est. l2.c.sum                 k_product_08adbad1
-//     9.3 us est. l2                       k_product_ae38b8dd
-//     6.5 us est. l2.0.a                   k_product_000b0858, in 4 parts
+//     4.2 us est. g1.l2.sum.merged         k_product_9c726dee
+//    13.5 us est. l2                       k_product_81db21eb
+//     6.5 us est. l2.0.a                   k_product_db6991a5, in 4 parts
 //     2.7 us est. g1.s                     k_siblings_f758afd5
-//     4.1 us est. g1.a                     k_product_4cf78933
-//     5.2 us est. l2.0.b.c.sum.product     k_product_cae000ab
+//     4.1 us est. g1.a                     k_product_2b8a8b18
+//     5.2 us est. l2.0.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.0.b                   k_basis_9249cb7c
-//     5.5 us est. l2.0                     k_product_bd21160e
-//     6.5 us est. l2.1.a                   k_product_000b0858, in 4 parts
+//     5.5 us est. l2.0                     k_product_0803fa29
+//     6.5 us est. l2.1.a                   k_product_db6991a5, in 4 parts
 //     1.6 us est. l2.1.b.c.sum.data        k_basis_d375994a
-//     5.2 us est. l2.1.b.c.sum.product     k_product_cae000ab
+//     5.2 us est. l2.1.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.1.b                   k_basis_9249cb7c
-//     5.5 us est. l2.1                     k_product_bd21160e
-//     6.5 us est. l2.2.a                   k_product_000b0858, in 4 parts
+//     5.5 us est. l2.1                     k_product_0803fa29
+//     6.5 us est. l2.2.a                   k_product_db6991a5, in 4 parts
 //     1.6 us est. l2.2.b.c.sum.data        k_basis_d375994a
-//     5.2 us est. l2.2.b.c.sum.product     k_product_cae000ab
+//     5.2 us est. l2.2.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.2.b                   k_basis_9249cb7c
-//     5.5 us est. l2.2                     k_product_bd21160e
-//    33.8 us est. g2.l1.sum.merged         k_product_6aeb66d3, in 2 parts
+//     5.5 us est. l2.2                     k_product_0803fa29
+//    33.8 us est. g2.l1.sum.merged         k_product_2a016c61, in 2 parts
 //     2.2 us est. g2.l1                    k_siblings_2a694436
-//     2.6 us est. g2.l2.sum.merged         k_product_941c82f5
-//     5.9 us est. l3.l2.c.sum.merged       k_product_9f732010
+//     2.6 us est. g2.l2.sum.merged         k_product_6d17a0d3
+//     5.9 us est. l3.l2.c.sum.merged       k_product_79e2cca8
 //     2.2 us est. g2.s                     k_siblings_f180e092
-//    12.1 us est. l3.d.0                   k_product_b3ba0353
-//    15.3 us est. l3.c1.0.sum.merged       k_product_46b1fab8, in 2 parts
+//    12.1 us est. l3.d.0                   k_product_291e461e
+//    15.3 us est. l3.c1.0.sum.merged       k_product_1a24c170, in 2 parts
 //     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
-//     3.4 us est. l3.c2.0.sum.merged       k_product_4f19909e
+//     3.4 us est. l3.c2.0.sum.merged       k_product_bf71a9d7
 //     1.8 us est. g2.a.c.sum.part          k_siblings_099e4b68
-//     3.4 us est. l3.c1.1.sum.added.merged k_product_b28dc94b
+//     3.4 us est. l3.c1.1.sum.added.merged k_product_94b703f5
 //     1.8 us est. l3.c1.1.sum              k_siblings_830e2fd4
-//     3.4 us est. l3.c2.1.sum.merged       k_product_4f19909e
+//     3.4 us est. l3.c2.1.sum.merged       k_product_bf71a9d7
 //     1.8 us est. g2.a                     k_siblings_612f8c4f
 //     1.6 us est. g2.b.sum.part            k_reduce_178f9fad
-//     3.4 us est. l3.c1.2.sum.added.merged k_product_b28dc94b
+//     3.4 us est. l3.c1.2.sum.added.merged k_product_94b703f5
 //     1.8 us est. l3.c1.2.sum              k_siblings_830e2fd4
-//     3.4 us est. l3.c2.2.sum.merged       k_product_4f19909e
+//     3.4 us est. l3.c2.2.sum.merged       k_product_bf71a9d7
 //     1.4 us est. l3.u.2                   k_row_cbb33834
-//     3.4 us est. l3.c1.3.sum.added.merged k_product_b28dc94b
+//     3.4 us est. l3.c1.3.sum.added.merged k_product_94b703f5
 //     1.8 us est. l3.c1.3.sum              k_siblings_830e2fd4
-//     3.4 us est. l3.c2.3.sum.merged       k_product_4f19909e
+//     3.4 us est. l3.c2.3.sum.merged       k_product_bf71a9d7
 //     1.4 us est. l3.u.3                   k_row_cbb33834
-//     3.4 us est. l3.c1.4.sum.added.merged k_product_b28dc94b
+//     3.4 us est. l3.c1.4.sum.added.merged k_product_94b703f5
 //     1.6 us est. l3.t1.4                  k_siblings_f3f7315e
-//     3.4 us est. l3.c2.4.sum.merged       k_product_4f19909e
+//     3.4 us est. l3.c2.4.sum.merged       k_product_bf71a9d7
 //     1.5 us est. l3.f.4.sum.terms         k_row_d32a0c06
-//     3.4 us est. l3                       k_product_572130b3
-//    35.8 us est. g3.l1.sum.merged         k_product_25c114a1
+//     3.4 us est. l3                       k_product_763dde0f
+//    35.8 us est. g3.l1.sum.merged         k_product_e92525e9
 //     1.7 us est. g3.l1                    k_siblings_f4d277f2
-//     5.1 us est. l4.l2.c.sum.merged       k_product_400f0eea
-//     2.8 us est. g3.r2.sum                k_siblings_9451c992
-//    11.2 us est. l4.d.0                   k_product_34152daf, in 4 parts
-//    17.4 us est. l4.c1.0.sum.merged       k_product_a579ade4, in 8 parts
-//     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
-//     3.1 us est. l4.c2.0.sum.merged       k_product_24a3732d
-//     2.6 us est. g3.s                     k_siblings_ebfe8649
+//     3.6 us est. g3.s                     k_product_3c96bad8, in 8 parts
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
-//     3.1 us est. l4.c1.1.sum.added.merged k_product_efc26cab
+//     5.1 us est. l4.l2.c.sum.merged       k_product_7626f229
+//     1.6 us est. l4.m                     k_row_7f5b7130
+//    11.2 us est. l4.d.0                   k_product_7ba69229, in 4 parts
+//    17.4 us est. l4.c1.0.sum.merged       k_product_c6ed5fe1, in 8 parts
+//     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
+//     3.1 us est. l4.c2.0.sum.merged       k_product_ab42fd47
+//     1.4 us est. l4.u.0                   k_row_0a5518fe
+//     3.1 us est. l4.c1.1.sum.added.merged k_product_c35abbec
 //     1.6 us est. l4.c1.1.sum              k_siblings_8b634053
-//     3.1 us est. l4.c2.1.sum.merged       k_product_24a3732d
+//     3.1 us est. l4.c2.1.sum.merged       k_product_ab42fd47
 //     1.4 us est. l4.u.1                   k_row_0a5518fe
-//     3.1 us est. l4.c1.2.sum.added.merged k_product_efc26cab
+//     3.1 us est. l4.c1.2.sum.added.merged k_product_c35abbec
 //     1.6 us est. l4.c1.2.sum              k_siblings_8b634053
-//     3.1 us est. l4.c2.2.sum.merged       k_product_24a3732d
+//     3.1 us est. l4.c2.2.sum.merged       k_product_ab42fd47
 //     1.4 us est. l4.u.2                   k_row_0a5518fe
-//     3.1 us est. l4.c1.3.sum.added.merged k_product_efc26cab
+//     3.1 us est. l4.c1.3.sum.added.merged k_product_c35abbec
 //     1.6 us est. l4.c1.3.sum              k_siblings_8b634053
-//     3.1 us est. l4.c2.3.sum.merged       k_product_24a3732d
+//     3.1 us est. l4.c2.3.sum.merged       k_product_ab42fd47
 //     1.4 us est. l4.u.3                   k_row_0a5518fe
-//     3.1 us est. l4.c1.4.sum.added.merged k_product_efc26cab
+//     3.1 us est. l4.c1.4.sum.added.merged k_product_c35abbec
 //     1.5 us est. l4.t1.4                  k_siblings_daaf51d4
-//     3.1 us est. l4.c2.4.sum.merged       k_product_24a3732d
+//     3.1 us est. l4.c2.4.sum.merged       k_product_ab42fd47
 //     1.4 us est. l4.f.4.sum.terms         k_row_7c6003a7
-//     3.1 us est. l4                       k_product_776d70ee
-//     7.0 us est. g4.l1.sum.merged         k_product_731646d4, in 8 parts
+//     3.1 us est. l4                       k_product_9aa74236
+//     7.0 us est. g4.l1.sum.merged         k_product_d2046b0f, in 8 parts
 //     1.5 us est. g4.l1                    k_siblings_8c629187
 //     1.6 us est. g4.r2.sum                k_reduce_4e226e53
 //     1.6 us est. g4.s                     k_reduce_9ac56741
@@ -120,17 +120,17 @@
 //     1.5 us est. f2.a                     k_reduce_4b9d903f
 //     1.6 us est. f2.b.sum.part            k_reduce_178f9fad
 //     1.6 us est. f2                       k_reduce_45576e6e
-//     4.2 us est. s1                       k_product_9902a0e1
-//     4.1 us est. f1.a                     k_product_4cf78933
-//     4.1 us est. f1                       k_product_0cefaac0
-//     4.1 us est. f0.a                     k_product_4cf78933
-//     4.1 us est. f0                       k_product_0cefaac0
+//     4.2 us est. s1                       k_product_01a42348
+//     4.1 us est. f1.a                     k_product_2b8a8b18
+//     4.1 us est. f1                       k_product_798c9d14
+//     4.1 us est. f0.a                     k_product_2b8a8b18
+//     4.1 us est. f0                       k_product_798c9d14
 //     3.7 us est. u0                       k_map_b44c9649
-//    11.9 us est. e0.a.c.sum.part          k_product_884a2ebc
+//    11.9 us est. e0.a.c.sum.part          k_product_bff58ba1
 //     4.2 us est. e0.a                     k_reduce_d0afa7fc
-//    11.9 us est. e0.b.sum.part            k_product_884a2ebc
+//    11.9 us est. e0.b.sum.part            k_product_bff58ba1
 //     4.9 us est. e0                       k_reduce_e08b6c5a
-//     5.3 us est. y                        k_product_5050e60d
+//     5.3 us est. y                        k_product_33cb1d3d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -377,7 +377,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_1_joined ARENA(351232)
 #define v_l4_t1_0_joined ARENA(351232)
 #define v_l4_m_joined ARENA(10672896)
-#define v_l4_l1_joined ARENA(1767168)
+#define v_l4_l1_joined ARENA(11576064)
 #define v_l3_t1_4_joined ARENA(666624)
 #define v_l3_t1_3_joined ARENA(666624)
 #define v_l3_t1_2_joined ARENA(666624)
@@ -416,8 +416,7 @@ const gcn_info *gcn_describe(void);
 #define v_g1_s ARENA(15486464)
 #define v_g1_a ARENA(15749888)
 #define v_l2_b_c_sum_part ARENA(7400960)
-#define v_l2_b ARENA(18823168)
-#define v_l2_c_sum ARENA(0)
+#define v_l2_b ARENA(19901952)
 #define v_l2_const CONST(7028480)
 #define v_l2 ARENA(18296320)
 #define v_l2_0_b_c_sum_filter CONST(7030528)
@@ -483,12 +482,11 @@ const gcn_info *gcn_describe(void);
 #define v_l3_f_4_sum_terms ARENA(666624)
 #define v_g3_l1_sum_weights CONST(21320960)
 #define v_g3_l1_sum_merged ARENA(0)
-#define v_g3_l1 ARENA(11977472)
-#define v_g3_r1 ARENA(1967872)
-#define v_g3_r2_sum ARENA(11994112)
+#define v_g3_l1 ARENA(11776768)
+#define v_g3_r1 ARENA(11793408)
 #define v_g3_s_const CONST(30553344)
-#define v_g3_s ARENA(11164928)
-#define v_g3_a ARENA(11181568)
+#define v_g3_s ARENA(11977472)
+#define v_g3_a ARENA(11994112)
 #define v_l4_l2_c_sum_weights CONST(30553600)
 #define v_l4_l2_c_sum_merged ARENA(0)
 #define v_l4_d_0_const CONST(31471104)
@@ -867,9 +865,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -879,21 +883,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -917,7 +924,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -944,11 +951,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -1085,26 +1091,17 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 };
 #endif
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
-
 // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_682868a0(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_25e65940(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -1128,9 +1125,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_682868a0(const float 
         return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
             n < 12544u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1186,7 +1185,7 @@ static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
 // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
 // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
 // p0: l1.a.c.k, p1: p, p2: l1.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_f180865d(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_bac2a334(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1201,9 +1200,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_f180865d(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 200704>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1276,7 +1277,7 @@ static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
 // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     l1.b.c.sum.filter[i0,i1,i2,r0]
 // p0: l1.b.c.sum.filter, p1: l1.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_12ce7e9e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1292,9 +1293,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1365,7 +1368,7 @@ static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
 // by merging: sum of products
 // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
 // p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
-static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1380,9 +1383,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float 
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1399,7 +1404,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float 
 // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
 // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
 // p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d5fbaa7b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1414,9 +1419,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 401408>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1431,7 +1438,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float 
 // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
 // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
 // p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1446,9 +1453,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float 
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1467,7 +1476,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float 
 // by merging: shared input
 // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
 // p0: l2.a.c.sum.weights, p1: l1.1
-static __global__ void __launch_bounds__(256, 2) k_product_cbc5bc1c(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_0df9f84d(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1482,9 +1491,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_cbc5bc1c(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[r0 * 3136 + i2], i2 < 3136);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 65536>(a), moving<12544, 100352>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1502,7 +1513,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_cbc5bc1c(const float 
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.b, p2: l2.a.c.sum.merged
-static __global__ void __launch_bounds__(256, 1) k_product_45e83e28(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fb0491af(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1536,9 +1547,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_45e83e28(const float 
         const float v2 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? relu(f.v1 + f.v0) : 0.f) : 0.f;
         return n < 784u ? v2 : 0.f;
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), computed(b, make_b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1649,7 +1662,7 @@ static __global__ void __launch_bounds__(128) k_siblings_e1e32c64(const float *p
 // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
 //     g1.l2.sum.weights[i0,i1,i2,r0]
 // p0: g1.l2.sum.weights, p1: g1.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_9e3739c8(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_9c726dee(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1665,8 +1678,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_9e3739c8(const float 
         const int r0 = (int)(k0 + e / 16u);
         return fetch<float4>(&p1[i0 * 65856 + r0 * 3136 + i4], r0 < 21);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 21u, spaced<1344>(a), spaced<200704>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 21u, spaced<1344>(a), spaced<200704>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1679,44 +1694,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_9e3739c8(const float 
     }
 }
 
-// l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
-// p0: l2.c.k, p1: l2.b
-static __global__ void __launch_bounds__(256, 2) k_product_08adbad1(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 784) {
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
 // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28,
 //     i3 in 0:28
+// l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
 // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
-// p0: l2.d.k, p1: l1.1, p2: l2.c.sum, p3: l2.const
-static __global__ void __launch_bounds__(256, 1) k_product_ae38b8dd(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+// p0: l2.d.k, p1: l1.1, p2: l2.c.k, p3: l2.b, p4: l2.const
+static __global__ void __launch_bounds__(256, 1) k_product_81db21eb(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
@@ -1732,20 +1717,36 @@ static __global__ void __launch_bounds__(256, 1) k_product_ae38b8dd(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 3136 + i2 * 112 + i3 * 2], n < 784u);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 50176>(b),
-        next_early, acc);
+        next_early, dot);
+    {
+        // The second product's terms; the tile is free.
+        const auto a = [&](unsigned e) {
+            const int i1 = (int)(m0 + e / 8u);
+            const int r0 = (int)(e % 8u * 4u);
+            return fetch<float4>(&p2[i1 * 128 + r0]);
+        };
+        const auto b = [&](unsigned e) {
+            const int i3 = (int)(n0 + e % 16u * 4u);
+            const int r0 = (int)(e / 16u);
+            return fetch<float4>(&p3[r0 * 784 + i3], i3 < 784);
+        };
+        __syncthreads();
+        tile.multiply<true, false, 0>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b),
+            next_early, dot);
+    }
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            const float v0 = p4[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
 }
@@ -1753,7 +1754,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ae38b8dd(const float 
 // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
 // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
 // p0: l2.0.a.c.k, p1: l2, p2: l2.0.a.c.b
-static __global__ void CLUSTER(4) k_product_000b0858(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_db6991a5(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1768,10 +1769,12 @@ static __global__ void CLUSTER(4) k_product_000b0858(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<3136,
-        50176>(b), next_early, acc);
+        50176>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1882,13 +1885,13 @@ static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p
 //     i2 in 0:56, i3 in 0:56, pad g1.s 0
 // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
 // p0: g1.a.c.k, p1: g1.s, p2: g1.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_4cf78933(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_2b8a8b18(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[192];
     for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -1911,9 +1914,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_4cf78933(const float 
         const int t1 = i3 + tap.z;
         return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1931,7 +1936,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_4cf78933(const float 
 // l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
 // p0: l2.0.b.c.sum.filter, p1: l2.0.b.c.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6e5bf035(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1947,9 +1952,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<196, 1568>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2002,7 +2009,7 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
 // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
 // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
 // p0: l2.0.c.k, p1: l2.0.b, p2: l2, p3: l2.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_bd21160e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2017,9 +2024,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bd21160e(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2078,7 +2087,7 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 // by merging: shared input
 // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
 // p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void CLUSTER(2) k_product_6aeb66d3(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_2a016c61(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2093,10 +2102,12 @@ static __global__ void CLUSTER(2) k_product_6aeb66d3(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 784 + i2], i2 < 784);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<3136,
-        128>(b), next_early, acc);
+        128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2254,7 +2265,7 @@ static __global__ void __launch_bounds__(128) k_siblings_2a694436(const float *p
 // g2.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g2.l1.joined[i0,r0,i3,i4] *
 //     g2.l2.sum.weights[i0,i1,i2,r0]
 // p0: g2.l2.sum.weights, p1: g2.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_941c82f5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6d17a0d3(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2270,8 +2281,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_941c82f5(const float 
         const int r0 = (int)(k0 + e / 16u);
         return fetch<float4>(&p1[i0 * 16464 + r0 * 784 + i4], i4 < 784 && r0 < 21);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 21u, spaced<1344>(a), spaced<50176>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 21u, spaced<1344>(a), spaced<50176>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2288,7 +2301,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_941c82f5(const float 
 // l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
 //     l3.l2.c.sum.weights[i0,i1,i2,r0]
 // p0: l3.l2.c.sum.weights, p1: l3.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_9f732010(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_79e2cca8(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2304,8 +2317,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_9f732010(const float 
         const int r0 = (int)(k0 + e / 8u % 32u);
         return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), next_early, dot);
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -2403,7 +2418,7 @@ static __global__ void __launch_bounds__(256) k_siblings_f180e092(const float *p
 // by merging: sum of products
 // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
 // p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_b3ba0353(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_291e461e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2420,8 +2435,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_b3ba0353(const float 
         const int r0 = (int)(k0 + e / 32u);
         return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u && r0 < 597);
     };
+    auto dot = tile.none();
+    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<25088>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<25088>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2438,7 +2455,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_b3ba0353(const float 
 // by merging: shared input
 // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
 // p0: l3.c1.0.sum.weights, p1: l3.d.0
-static __global__ void CLUSTER(2) k_product_46b1fab8(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_1a24c170(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2453,10 +2470,12 @@ static __global__ void CLUSTER(2) k_product_46b1fab8(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i2], i2 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 512u;
     tile.multiply<true, false, 1>(from, min(from + 512u, 1024u), moving<4, 131072>(a), moving<784,
-        25088>(b), next_early, acc);
+        25088>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2584,7 +2603,7 @@ static __global__ void __launch_bounds__(128) k_siblings_5004f13c(const float *p
 // l3.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.t1.0.joined[i0,r0,i3,i4] *
 //     l3.c2.0.sum.weights[i0,i1,i2,r0]
 // p0: l3.c2.0.sum.weights, p1: l3.t1.0.joined
-static __global__ void __launch_bounds__(256, 1) k_product_4f19909e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_bf71a9d7(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2600,8 +2619,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_4f19909e(const float 
         const int r0 = (int)(k0 + e / 8u);
         return fetch<float4>(&p1[i0 * 16660 + r0 * 196 + i4], i4 < 196 && r0 < 85);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2707,7 +2728,7 @@ static __global__ void __launch_bounds__(256) k_siblings_099e4b68(const float *p
 // l3.c1.1.sum.added.merged[i0,i1,i2] = sum(r0) l3.u.0[0,r0,i1,i2] *
 //     l3.c1.1.sum.added.weights[i0,r0]
 // p0: l3.c1.1.sum.added.weights, p1: l3.u.0
-static __global__ void __launch_bounds__(256, 1) k_product_b28dc94b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_94b703f5(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2722,8 +2743,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_b28dc94b(const float 
         const int r0 = (int)(k0 + e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i2], i2 < 196 && r0 < 85);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3026,7 +3049,7 @@ static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, con
 // l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
 //     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
 // p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_572130b3(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_763dde0f(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3041,8 +3064,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_572130b3(const float 
         const int r0 = (int)(k0 + e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196 && r0 < 85);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3062,7 +3087,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_572130b3(const float 
 // by merging: shared input
 // g3.l1.sum.merged[i0,i1,i2] = sum(r0) l3[0,r0,i1,i2] * g3.l1.sum.weights[i0,r0]
 // p0: g3.l1.sum.weights, p1: l3
-static __global__ void __launch_bounds__(256, 2) k_product_25c114a1(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e92525e9(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3077,9 +3102,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_25c114a1(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i2], i2 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 1024u, moving<4, 131072>(a), moving<784, 25088>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3199,11 +3226,139 @@ static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p
     part_reduce_813115d9(p0, p4, y3, id);
 }
 
+// g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where
+//     i3 in 0:14, pad g3.l1 0
+// g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where
+//     i2 in 0:14, pad g3.r1 0
+// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
+// p0: g3.l2.k, p1: g3.l1, p2: g3.r2.k, p3: g3.r1, p4: g3.s.const
+static __global__ void CLUSTER(8) k_product_3c96bad8(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 8u % 7u * 32u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
+    __shared__ int2 taps[256];
+    for (unsigned k = threadIdx.x; k < 256u; k += 256u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        taps[k] = make_int2(r0 * 196 + r1 - 5, k < 231u ? r1 - 5 : -(1 << 30));
+    }
+    __syncthreads();
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r1 = (int)(k0 + e % 32u);
+        return fetch<float>(&p0[i1 * 231 + r1], i1 < 21 && r1 < 231);
+    };
+    const auto b = [&](unsigned e, const int2 &tap) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int t0 = i3 + tap.y;
+        return fetch<float>(&p1[i2 * 14 + i3 + tap.x], n < 196u && (unsigned)t0 < 14u);
+    };
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 8, from = part * 32u;
+    tile.multiply<true, false, 1>(from, min(from + 32u, 231u), spaced<7392>(a), tapped<32, 4>(b,
+        taps), next_early, dot);
+    {
+        // The second product's terms; the tile is free.
+        const auto a = [&](unsigned e, unsigned k0) {
+            const int i1 = (int)(m0 + e / 32u);
+            const int r1 = (int)(k0 + e % 32u);
+            return fetch<float>(&p2[i1 * 231 + r1], i1 < 21 && r1 < 231);
+        };
+        const auto b = [&](unsigned e, unsigned k0) {
+            const unsigned n = n0 + e % 32u;
+            const int i3 = (int)(n % 14u);
+            const int i2 = (int)(n / 14u);
+            const unsigned k = k0 + e / 32u;
+            const int r1 = (int)(k % 11u);
+            const int r0 = (int)(k / 11u);
+            const int t1 = i2 + r1 - 5;
+            return fetch<float>(&p3[r0 * 196 + t1 * 14 + i3],
+                n < 196u && k < 231u && (unsigned)t1 < 14u);
+        };
+        __syncthreads();
+        const unsigned from = part * 32u;
+        tile.multiply<true, false, 0>(from, min(from + 32u, 231u), spaced<7392>(a), b, next_early,
+            dot);
+    }
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i1 < 21 && i3 < 196) {
+            const float v0 = p4[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0,
+                sum[s + 1] + v0, sum[s + 2] + v0, sum[s + 3] + v0);
+        }
+    }
+    shares.end();
+}
+
+// g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
+//     i2 in 0:14, i3 in 0:14, pad g3.s 0
+// g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
+// p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
+static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    bool next_early) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4116u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
+    }
+}
+
 // by merging: batched
 // l4.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.l1.joined[i0,r0,i3,i4] *
 //     l4.l2.c.sum.weights[i0,i1,i2,r0]
 // p0: l4.l2.c.sum.weights, p1: l4.l1.joined
-static __global__ void __launch_bounds__(256, 2) k_product_400f0eea(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_7626f229(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3219,9 +3374,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_400f0eea(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i0 * 25088 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3234,32 +3391,6 @@ static __global__ void __launch_bounds__(256, 2) k_product_400f0eea(const float 
     }
 }
 
-// g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where
-//     i2 in 0:14, pad g3.r1 0
-// p0: g3.r1, p1: g3.r2.k
-static __device__ __forceinline__ void part_reduce_ca2100ac(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const unsigned lane = id % 32u;
-    id /= 32u;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 231u; k += 32u) {
-        const int r1 = (int)(k % 11u);
-        const int r0 = (int)(k / 11u);
-        const int t0 = i2 + r1 - 5;
-        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + t0 * 14 + i3] : 0.f) * p1[i1 * 231
-            + r0 * 11 + r1];
-        acc += v0;
-    }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1 * 196 + i2 * 14 + i3] = acc;
-    }
-}
-
 // by merging: batched
 // l4.l2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:14, pad
 //     l4.l2.c.sum.merged 0
@@ -3269,9 +3400,12 @@ static __device__ __forceinline__ void part_reduce_ca2100ac(const float *p0,
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
 // p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __device__ __forceinline__ void part_row_970e2a4c(const float *p0,
+static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    unsigned id) {
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -3293,28 +3427,13 @@ static __device__ __forceinline__ void part_row_970e2a4c(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
-// side by side: g3.r2.sum, l4.m
-// p0: g3.r1, p1: g3.r2.k, p2: l4.l2.c.sum.merged, p3: l4.l2.c.b, p4: l4.r2.c.b
-static __global__ void __launch_bounds__(256) k_siblings_9451c992(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 131840u) {
-        if (id < 131712u) part_reduce_ca2100ac(p0, p1, y, id);
-        return;
-    }
-    id -= 131840u;
-    part_row_970e2a4c(p2, p3, p4, y1, id);
-}
-
 // by merging: sum of products
 // l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
 //     where i2 in 0:7, i3 in 0:7
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
 // p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void CLUSTER(4) k_product_34152daf(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_7ba69229(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3331,10 +3450,12 @@ static __global__ void CLUSTER(4) k_product_34152daf(const float *p0, const floa
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 288u;
     tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
-        moving<784, 3136>(b), next_early, acc);
+        moving<784, 3136>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -3359,7 +3480,7 @@ static __global__ void CLUSTER(4) k_product_34152daf(const float *p0, const floa
 // by merging: shared input
 // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
 // p0: l4.c1.0.sum.weights, p1: l4.d.0
-static __global__ void CLUSTER(8) k_product_a579ade4(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_c6ed5fe1(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3374,10 +3495,12 @@ static __global__ void CLUSTER(8) k_product_a579ade4(const float *p0, const floa
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 49 + i2], i2 < 49);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
-        784>(b), next_early, acc);
+        784>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -3504,7 +3627,7 @@ static __global__ void __launch_bounds__(64) k_siblings_c94b450e(const float *p0
 // l4.c2.0.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l4.t1.0.joined[i0,r0,i3,i4] *
 //     l4.c2.0.sum.weights[i0,i1,i2,r0]
 // p0: l4.c2.0.sum.weights, p1: l4.t1.0.joined
-static __global__ void __launch_bounds__(256, 1) k_product_24a3732d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ab42fd47(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3520,9 +3643,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_24a3732d(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[i0 * 6272 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3531,34 +3656,6 @@ static __global__ void __launch_bounds__(256, 1) k_product_24a3732d(const float 
         if (i4 < 49) {
             y[i0 * 43904 + i2 * 49 + i4] = acc[i][j];
         }
-    }
-}
-
-// g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where
-//     i3 in 0:14, pad g3.l1 0
-// g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const
-static __device__ __forceinline__ void part_reduce_180365d8(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
-    const unsigned lane = id % 32u;
-    id /= 32u;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 231u; k += 32u) {
-        const int r1 = (int)(k % 11u);
-        const int r0 = (int)(k / 11u);
-        const int t0 = i3 + r1 - 5;
-        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + i2 * 14 + t0] : 0.f) * p1[i1 * 231
-            + r0 * 11 + r1];
-        acc += v0;
-    }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
     }
 }
 
@@ -3571,9 +3668,12 @@ static __device__ __forceinline__ void part_reduce_180365d8(const float *p0,
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
 // p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __device__ __forceinline__ void part_row_744f4527(const float *p0,
+static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    unsigned id) {
+    bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -3594,71 +3694,11 @@ static __device__ __forceinline__ void part_row_744f4527(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
-// side by side: g3.s, l4.u.0
-// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const, p4: l4.c2.0.sum.merged, p5: l4.b2,
-//     p6: l4.b4
-static __global__ void __launch_bounds__(256) k_siblings_ebfe8649(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3, const float *p4,
-    const float *__restrict__ p5, const float *__restrict__ p6, float *__restrict__ y,
-    float *__restrict__ y1, bool next_early) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id < 131840u) {
-        if (id < 131712u) part_reduce_180365d8(p0, p1, p2, p3, y, id);
-        return;
-    }
-    id -= 131840u;
-    if (id < 6272u) part_row_744f4527(p4, p5, p6, y1, id);
-}
-
-// g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
-//     i2 in 0:14, i3 in 0:14, pad g3.s 0
-// g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
-// p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_9e4fcb35(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous(next_early);
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-    const int ahead = 4;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
-        const int r0 = (int)k;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
-                    + t1] : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 4116u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 196 + i2 * 14 + i3] = relu(acc + p2[i1]);
-    }
-}
-
 // by merging: shared input
 // l4.c1.1.sum.added.merged[i0,i1,i2] = sum(r0) l4.u.0[0,r0,i1,i2] *
 //     l4.c1.1.sum.added.weights[i0,r0]
 // p0: l4.c1.1.sum.added.weights, p1: l4.u.0
-static __global__ void __launch_bounds__(256, 1) k_product_efc26cab(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_c35abbec(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3673,9 +3713,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_efc26cab(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 49 + i2], i2 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3807,41 +3849,6 @@ static __global__ void __launch_bounds__(64) k_siblings_8b634053(const float *p0
     part_reduce_e9ccb370(p0, p4, p5, p6, y3, id);
 }
 
-// by merging: batched
-// l4.c2.1.sum[0,i1,i2,i3] = sum(r0) l4.c2.1.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
-//     l4.c2.1.sum.merged 0
-// by merging: batched
-// l4.c4.1.sum[0,i1,i2,i3] = sum(r0) l4.c2.1.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
-//     l4.c2.1.sum.merged 0
-// l4.u.1[0,i1,i2,i3] = relu(l4.c2.1.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.1.sum[0,i1,i2,i3] +
-//     l4.b4[i1])
-// p0: l4.c2.1.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_row_0a5518fe(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 6272u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float s0 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
-        s0 += v0;
-    }
-    float s1 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t1 = i2 + r0 - 3;
-        const float v1 = (unsigned)t1 < 7u ? p0[i1 * 343 + r0 * 49 + t1 * 7 + i3 + 43904] : 0.f;
-        s1 += v1;
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
-}
-
 // side by side: l4.t1.4, l4.t3.4
 // p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1,
 //     p4: l4.c3.1.sum.of_constant, p5: l4.c3.3.sum, p6: l4.b3
@@ -3903,7 +3910,7 @@ static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, con
 // l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
 //     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
 // p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
-static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_9aa74236(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3918,9 +3925,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3936,7 +3945,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_776d70ee(const float 
 // by merging: shared input
 // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
 // p0: g4.l1.sum.weights, p1: l4
-static __global__ void CLUSTER(8) k_product_731646d4(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_d2046b0f(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3951,10 +3960,12 @@ static __global__ void CLUSTER(8) k_product_731646d4(const float *p0, const floa
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[r0 * 49 + i2], i2 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
-        1568>(b), next_early, acc);
+        1568>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -4378,14 +4389,14 @@ static __global__ void __launch_bounds__(64) k_reduce_45576e6e(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_9902a0e1(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_01a42348(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[192];
     for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -4408,9 +4419,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_9902a0e1(const float 
         const int t1 = i3 + tap.z;
         return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -4442,13 +4455,13 @@ static __global__ void __launch_bounds__(256, 1) k_product_9902a0e1(const float 
 //     i2 in 0:56, i3 in 0:56, pad f1.a 0
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
 // p0: f1.b.k, p1: f1.a, p2: s1, p3: f1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_0cefaac0(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_798c9d14(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[192];
     for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -4471,9 +4484,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_0cefaac0(const float 
         const int t1 = i3 + tap.z;
         return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -4547,13 +4562,13 @@ static __global__ void __launch_bounds__(256) k_map_b44c9649(const float *p0, fl
 // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] * e0.a.c.k[i0,r0,r1,i1] where
 //     i2 in 0:224, pad u0 0
 // p0: e0.a.c.k, p1: u0
-static __global__ void __launch_bounds__(256, 1) k_product_884a2ebc(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_bff58ba1(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 262u * 192u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int2 taps[64];
     for (unsigned k = threadIdx.x; k < 64u; k += 256u) {
         const int r1 = (int)(k % 3u);
@@ -4575,8 +4590,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_884a2ebc(const float 
         const int t0 = i2 + tap.y;
         return fetch<float4>(&p1[i2 * 224 + i3 + tap.x], n < 50176u && (unsigned)t0 < 224u);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 63u, a, tapped<16, 1>(b, taps), next_early, dot);
     float acc[4][12] = {};
-    tile.multiply<true, false, 1>(0u, 63u, a, tapped<16, 1>(b, taps), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -4649,7 +4666,7 @@ static __global__ void __launch_bounds__(256) k_reduce_e08b6c5a(const float *p0,
 // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
 // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
 // p0: y.k, p1: e0, p2: y.b
-static __global__ void __launch_bounds__(256, 1) k_product_5050e60d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_33cb1d3d(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -4664,8 +4681,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_5050e60d(const float 
         const int r0 = (int)(k0 + e / 16u);
         return fetch<float4>(&p1[r0 * 50176 + i3], r0 < 21);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 21u, spaced<672>(a), spaced<3211264>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 21u, spaced<672>(a), spaced<3211264>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -5498,7 +5517,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_682868a0);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_25e65940);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -5746,138 +5765,136 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_682868a0, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
+    CALL(launch(m, FIRST, k_product_25e65940, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
         v_stem));
     CALL(launch(m, MIDDLE, k_reduce_771927ed, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
-    CALL(launch(m, MIDDLE, k_product_f180865d, "l1.a", 98, 256, stream, v_l1_a_c_k,
+    CALL(launch(m, MIDDLE, k_product_bac2a334, "l1.a", 98, 256, stream, v_l1_a_c_k,
         v_l1_b_joined + 200704, v_l1_a_c_b, v_l1_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
         v_l1_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.c.sum.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.b.c.sum.product", 504, 256, stream,
         v_l1_b_c_sum_filter, v_l1_b_c_sum_data, v_l1_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
-    CALL(launch(m, ALONE, k_product_18887706, "l1", 132, 256, stream, v_l1_c_sum_weights,
+    CALL(launch(m, ALONE, k_product_7724b782, "l1", 132, 256, stream, v_l1_c_sum_weights,
         v_l1_b_joined, v_l1_const, v_l1));
-    CALL(launch(m, FIRST, k_product_2f60db2e, "l1.0.a", 196, 256, stream, v_l1_0_a_c_k, v_l1,
+    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.0.a", 196, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.0.b.c.sum.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.0.b.c.sum.product", 504, 256, stream,
         v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data, v_l1_0_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    CALL(launch(m, ALONE, k_product_a2ff115e, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
+    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
         v_l1_0_c_b, v_l1_0));
-    CALL(launch(m, FIRST, k_product_2f60db2e, "l1.1.a", 196, 256, stream, v_l1_1_a_c_k, v_l1_0,
+    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.1.a", 196, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.1.b.c.sum.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.1.b.c.sum.product", 504, 256, stream,
         v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data, v_l1_1_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    CALL(launch(m, ALONE, k_product_a2ff115e, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
+    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
         v_l1_0, v_l1_1_c_b, v_l1_1));
-    CALL(launch(m, ALONE, k_product_cbc5bc1c, "l2.a.c.sum.merged", 250, 256, stream,
+    CALL(launch(m, ALONE, k_product_0df9f84d, "l2.a.c.sum.merged", 250, 256, stream,
         v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, FIRST, k_product_45e83e28, "l2.b.c.sum.part", 234, 256, stream,
+    CALL(launch(m, FIRST, k_product_fb0491af, "l2.b.c.sum.part", 234, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_b, v_l2_a_c_sum_merged, v_l2_b_c_sum_part));
     CALL(launch(m, MIDDLE, k_siblings_e1e32c64, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
         v_g1_l1_b, v_g1_r1_b, v_l2_b_c_sum_part, v_l2_b_c_b, v_g1_l1_joined, v_g1_l1_joined + 65856,
         v_l2_b));
-    CALL(launch(m, LAST, k_product_9e3739c8, "g1.l2.sum.merged", 392, 256, stream,
+    CALL(launch(m, LAST, k_product_9c726dee, "g1.l2.sum.merged", 392, 256, stream,
         v_g1_l2_sum_weights, v_g1_l1_joined, v_g1_l2_sum_merged));
-    CALL(launch(m, ALONE, k_product_08adbad1, "l2.c.sum", 104, 256, stream, v_l2_c_k, v_l2_b,
-        v_l2_c_sum));
-    CALL(launch(m, ALONE, k_product_ae38b8dd, "l2", 104, 256, stream, v_l2_d_k, v_l1_1, v_l2_c_sum,
-        v_l2_const, v_l2));
+    CALL(launch(m, ALONE, k_product_81db21eb, "l2", 104, 256, stream, v_l2_d_k, v_l1_1, v_l2_c_k,
+        v_l2_b, v_l2_const, v_l2));
     return 0;
 }
 
 static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, FIRST, k_product_000b0858, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
+    CALL(launch(m, FIRST, k_product_db6991a5, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
         v_l2_0_a_c_b, v_l2_0_a, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
-    CALL(launch(m, LAST, k_product_4cf78933, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
+    CALL(launch(m, LAST, k_product_2b8a8b18, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
         v_g1_a_c_b, v_g1_a));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.0.b.c.sum.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.0.b.c.sum.product", 288, 256, stream,
         v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data, v_l2_0_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
-    CALL(launch(m, ALONE, k_product_bd21160e, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b, v_l2,
+    CALL(launch(m, ALONE, k_product_0803fa29, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b, v_l2,
         v_l2_0_c_b, v_l2_0));
-    CALL(launch(m, FIRST, k_product_000b0858, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
+    CALL(launch(m, FIRST, k_product_db6991a5, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
         v_l2_1_a_c_b, v_l2_1_a, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.1.b.c.sum.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.1.b.c.sum.product", 288, 256, stream,
         v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data, v_l2_1_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
-    CALL(launch(m, ALONE, k_product_bd21160e, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
+    CALL(launch(m, ALONE, k_product_0803fa29, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
         v_l2_0, v_l2_1_c_b, v_l2_1));
-    CALL(launch(m, FIRST, k_product_000b0858, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
+    CALL(launch(m, FIRST, k_product_db6991a5, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
         v_l2_2_a_c_b, v_l2_2_a, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.2.b.c.sum.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.2.b.c.sum.product", 288, 256, stream,
         v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data, v_l2_2_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
-    CALL(launch(m, ALONE, k_product_bd21160e, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
+    CALL(launch(m, ALONE, k_product_0803fa29, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
         v_l2_1, v_l2_2_c_b, v_l3_m_joined + 66640));
-    CALL(launch(m, FIRST, k_product_6aeb66d3, "g2.l1.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_2a016c61, "g2.l1.sum.merged", 378, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged, (float4 *)v_workspace,
         v_arrived + 78));
     CALL(launch(m, MIDDLE, k_siblings_2a694436, "g2.l1", 520, 128, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_r1_b, v_l3_l1_c_b, v_l3_r1_c_b, v_g2_l1_joined, v_g2_l1_joined + 16464,
         v_l3_l1_joined, v_l3_l1_joined + 66640));
-    CALL(launch(m, LAST, k_product_941c82f5, "g2.l2.sum.merged", 104, 256, stream,
+    CALL(launch(m, LAST, k_product_6d17a0d3, "g2.l2.sum.merged", 104, 256, stream,
         v_g2_l2_sum_weights, v_g2_l1_joined, v_g2_l2_sum_merged));
-    CALL(launch(m, FIRST, k_product_9f732010, "l3.l2.c.sum.merged", 126, 256, stream,
+    CALL(launch(m, FIRST, k_product_79e2cca8, "l3.l2.c.sum.merged", 126, 256, stream,
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
     CALL(launch(m, LAST, k_siblings_f180e092, "g2.s", 326, 256, stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_s, v_l3_m_joined));
-    CALL(launch(m, ALONE, k_product_b3ba0353, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
+    CALL(launch(m, ALONE, k_product_291e461e, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
-    CALL(launch(m, FIRST, k_product_46b1fab8, "l3.c1.0.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_1a24c170, "l3.c1.0.sum.merged", 378, 256, stream,
         v_l3_c1_0_sum_weights, v_l3_d_0, v_l3_c1_0_sum_merged, (float4 *)v_workspace,
         v_arrived + 267));
     CALL(launch(m, MIDDLE, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream,
         v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_l3_c1_0_sum, v_l3_t1_0_joined, v_l3_c3_0_sum,
         v_l3_t1_0_joined + 16660));
-    CALL(launch(m, MIDDLE, k_product_4f19909e, "l3.c2.0.sum.merged", 196, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.0.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_0_joined, v_l3_c2_0_sum_merged));
     CALL(launch(m, MIDDLE, k_siblings_099e4b68, "g2.a.c.sum.part", 404, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_c2_0_sum_merged, v_l3_b4, v_l3_b2, v_g2_a_c_sum_part, v_l3_u_0));
-    CALL(launch(m, MIDDLE, k_product_b28dc94b, "l3.c1.1.sum.added.merged", 189, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.1.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_0, v_l3_c1_1_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_830e2fd4, "l3.c1.1.sum", 524, 128, stream,
         v_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_0_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_0_sum, v_l3_b3, v_l3_c1_1_sum, v_l3_t1_1_joined,
         v_l3_c3_1_sum, v_l3_t1_1_joined + 16660));
-    CALL(launch(m, MIDDLE, k_product_4f19909e, "l3.c2.1.sum.merged", 196, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.1.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_1_joined, v_l3_c2_1_sum_merged));
     CALL(launch(m, MIDDLE, k_siblings_612f8c4f, "g2.a", 519, 64, stream, v_g2_a_c_sum_part,
         v_g2_a_c_b, v_l3_c2_1_sum_merged, v_l3_b4, v_l3_b2, v_g2_a, v_l3_u_1));
     CALL(launch(m, MIDDLE, k_reduce_178f9fad, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
         v_g2_b_sum_part));
-    CALL(launch(m, MIDDLE, k_product_b28dc94b, "l3.c1.2.sum.added.merged", 189, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.2.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_1, v_l3_c1_2_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_830e2fd4, "l3.c1.2.sum", 524, 128, stream,
         v_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_1_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_1_sum, v_l3_b3, v_l3_c1_2_sum, v_l3_t1_2_joined,
         v_l3_c3_2_sum, v_l3_t1_2_joined + 16660));
-    CALL(launch(m, MIDDLE, k_product_4f19909e, "l3.c2.2.sum.merged", 196, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.2.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_2_joined, v_l3_c2_2_sum_merged));
     CALL(launch(m, MIDDLE, k_row_cbb33834, "l3.u.2", 261, 64, stream, v_l3_c2_2_sum_merged, v_l3_b4,
         v_l3_b2, v_l3_u_2));
-    CALL(launch(m, MIDDLE, k_product_b28dc94b, "l3.c1.3.sum.added.merged", 189, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.3.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_2, v_l3_c1_3_sum_added_merged));
     return 0;
 }
@@ -5890,90 +5907,97 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_2_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_2_sum, v_l3_b3, v_l3_c1_3_sum, v_l3_t1_3_joined,
         v_l3_c3_3_sum, v_l3_t1_3_joined + 16660));
-    CALL(launch(m, MIDDLE, k_product_4f19909e, "l3.c2.3.sum.merged", 196, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.3.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_3_joined, v_l3_c2_3_sum_merged));
     CALL(launch(m, MIDDLE, k_row_cbb33834, "l3.u.3", 261, 64, stream, v_l3_c2_3_sum_merged, v_l3_b4,
         v_l3_b2, v_l3_u_3));
-    CALL(launch(m, MIDDLE, k_product_b28dc94b, "l3.c1.4.sum.added.merged", 189, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_94b703f5, "l3.c1.4.sum.added.merged", 189, 256, stream,
         v_l3_c1_1_sum_added_weights, v_l3_u_3, v_l3_c1_4_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_f3f7315e, "l3.t1.4", 522, 64, stream,
         v_l3_c1_4_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_3_sum, v_l3_b1,
         v_l3_c3_1_sum_of_constant, v_l3_c3_3_sum, v_l3_b3, v_l3_t1_4_joined,
         v_l3_t1_4_joined + 16660));
-    CALL(launch(m, MIDDLE, k_product_4f19909e, "l3.c2.4.sum.merged", 196, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_bf71a9d7, "l3.c2.4.sum.merged", 196, 256, stream,
         v_l3_c2_0_sum_weights, v_l3_t1_4_joined, v_l3_c2_4_sum_merged));
     CALL(launch(m, MIDDLE, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream,
         v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1,
         v_l3_f_4_sum_terms));
-    CALL(launch(m, MIDDLE, k_product_572130b3, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+    CALL(launch(m, MIDDLE, k_product_763dde0f, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
-    CALL(launch(m, MIDDLE, k_product_25c114a1, "g3.l1.sum.merged", 497, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_e92525e9, "g3.l1.sum.merged", 497, 256, stream,
         v_g3_l1_sum_weights, v_l4_m_joined + 25088, v_g3_l1_sum_merged));
-    CALL(launch(m, LAST, k_siblings_f4d277f2, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, MIDDLE, k_siblings_f4d277f2, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
         v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1, v_l4_l1_joined,
         v_l4_l1_joined + 25088));
-    CALL(launch(m, FIRST, k_product_400f0eea, "l4.l2.c.sum.merged", 392, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_3c96bad8, "g3.s", 56, 256, stream, v_g3_l2_k, v_g3_l1,
+        v_g3_r2_k, v_g3_r1, v_g3_s_const, v_g3_s, (float4 *)v_workspace, v_arrived + 456));
+    CALL(launch(m, LAST, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+        v_g3_a_c_b, v_g3_a));
+    CALL(launch(m, FIRST, k_product_7626f229, "l4.l2.c.sum.merged", 392, 256, stream,
         v_l4_l2_c_sum_weights, v_l4_l1_joined, v_l4_l2_c_sum_merged));
-    CALL(launch(m, LAST, k_siblings_9451c992, "g3.r2.sum", 613, 256, stream, v_g3_r1, v_g3_r2_k,
-        v_l4_l2_c_sum_merged, v_l4_l2_c_b, v_l4_r2_c_b, v_g3_r2_sum, v_l4_m_joined));
-    CALL(launch(m, ALONE, k_product_34152daf, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
-        v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, FIRST, k_product_a579ade4, "l4.c1.0.sum.merged", 224, 256, stream,
+    CALL(launch(m, LAST, k_row_7f5b7130, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b,
+        v_l4_r2_c_b, v_l4_m_joined));
+    CALL(launch(m, ALONE, k_product_7ba69229, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+        v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 463));
+    CALL(launch(m, FIRST, k_product_c6ed5fe1, "l4.c1.0.sum.merged", 224, 256, stream,
         v_l4_c1_0_sum_weights, v_l4_d_0, v_l4_c1_0_sum_merged, (float4 *)v_workspace,
-        v_arrived + 488));
+        v_arrived + 495));
     CALL(launch(m, MIDDLE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream,
         v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
         v_l4_t1_0_joined + 6272));
-    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.0.sum.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.0.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_0_joined, v_l4_c2_0_sum_merged));
-    CALL(launch(m, MIDDLE, k_siblings_ebfe8649, "g3.s", 540, 256, stream, v_g3_l1, v_g3_l2_k,
-        v_g3_r2_sum, v_g3_s_const, v_l4_c2_0_sum_merged, v_l4_b2, v_l4_b4, v_g3_s, v_l4_u_0));
-    CALL(launch(m, MIDDLE, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
-        v_g3_a_c_b, v_g3_a));
-    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.1.sum.added.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.0", 98, 64, stream, v_l4_c2_0_sum_merged, v_l4_b2,
+        v_l4_b4, v_l4_u_0));
+    CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.1.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_0, v_l4_c1_1_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.1.sum", 392, 64, stream,
         v_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_0_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_0_sum, v_l4_b3, v_l4_c1_1_sum, v_l4_t1_1_joined,
         v_l4_c3_1_sum, v_l4_t1_1_joined + 6272));
-    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.1.sum.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.1.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_1_joined, v_l4_c2_1_sum_merged));
     CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.1", 98, 64, stream, v_l4_c2_1_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_1));
-    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.2.sum.added.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.2.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_1, v_l4_c1_2_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.2.sum", 392, 64, stream,
         v_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_1_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_1_sum, v_l4_b3, v_l4_c1_2_sum, v_l4_t1_2_joined,
         v_l4_c3_2_sum, v_l4_t1_2_joined + 6272));
-    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.2.sum.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.2.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_2_joined, v_l4_c2_2_sum_merged));
     CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.2", 98, 64, stream, v_l4_c2_2_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_2));
-    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.3.sum.added.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.3.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_2, v_l4_c1_3_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_8b634053, "l4.c1.3.sum", 392, 64, stream,
         v_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_2_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_2_sum, v_l4_b3, v_l4_c1_3_sum, v_l4_t1_3_joined,
         v_l4_c3_3_sum, v_l4_t1_3_joined + 6272));
-    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.3.sum.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.3.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_3_joined, v_l4_c2_3_sum_merged));
     CALL(launch(m, MIDDLE, k_row_0a5518fe, "l4.u.3", 98, 64, stream, v_l4_c2_3_sum_merged, v_l4_b2,
         v_l4_b4, v_l4_u_3));
-    CALL(launch(m, MIDDLE, k_product_efc26cab, "l4.c1.4.sum.added.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_c35abbec, "l4.c1.4.sum.added.merged", 112, 256, stream,
         v_l4_c1_1_sum_added_weights, v_l4_u_3, v_l4_c1_4_sum_added_merged));
     CALL(launch(m, MIDDLE, k_siblings_daaf51d4, "l4.t1.4", 196, 64, stream,
         v_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_3_sum, v_l4_b1,
         v_l4_c3_1_sum_of_constant, v_l4_c3_3_sum, v_l4_b3, v_l4_t1_4_joined,
         v_l4_t1_4_joined + 6272));
-    CALL(launch(m, MIDDLE, k_product_24a3732d, "l4.c2.4.sum.merged", 112, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_ab42fd47, "l4.c2.4.sum.merged", 112, 256, stream,
         v_l4_c2_0_sum_weights, v_l4_t1_4_joined, v_l4_c2_4_sum_merged));
     CALL(launch(m, MIDDLE, k_row_7c6003a7, "l4.f.4.sum.terms", 98, 64, stream, v_l4_c2_4_sum_merged,
         v_l4_u_0, v_l4_u_1, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_2, v_l4_f_4_sum_terms));
-    CALL(launch(m, LAST, k_product_776d70ee, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
+    return 0;
+}
+
+static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, LAST, k_product_9aa74236, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
-    CALL(launch(m, FIRST, k_product_731646d4, "g4.l1.sum.merged", 240, 256, stream,
-        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged, (float4 *)v_workspace, v_arrived + 516));
+    CALL(launch(m, FIRST, k_product_d2046b0f, "g4.l1.sum.merged", 240, 256, stream,
+        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged, (float4 *)v_workspace, v_arrived + 523));
     CALL(launch(m, MIDDLE, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
     CALL(launch(m, MIDDLE, k_reduce_4e226e53, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
@@ -5982,11 +6006,6 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
     CALL(launch(m, MIDDLE, k_reduce_657b11bf, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
-    return 0;
-}
-
-static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
     CALL(launch(m, MIDDLE, k_reduce_0dd033d3, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
         v_g4_s, v_g4_b_b, v_g4));
     CALL(launch(m, MIDDLE, k_reduce_a7459dd2, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
@@ -6005,26 +6024,26 @@ static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaSt
         v_f2_b_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2,
         v_f2_b_b, v_f2));
-    CALL(launch(m, MIDDLE, k_product_9902a0e1, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2,
+    CALL(launch(m, MIDDLE, k_product_01a42348, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2,
         v_g1_s, v_g1_b_b, v_s1));
-    CALL(launch(m, MIDDLE, k_product_4cf78933, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1,
+    CALL(launch(m, MIDDLE, k_product_2b8a8b18, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1,
         v_f1_a_c_b, v_f1_a));
-    CALL(launch(m, MIDDLE, k_product_0cefaac0, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_s1,
+    CALL(launch(m, MIDDLE, k_product_798c9d14, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_s1,
         v_f1_b_b, v_f1));
-    CALL(launch(m, MIDDLE, k_product_4cf78933, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1,
+    CALL(launch(m, MIDDLE, k_product_2b8a8b18, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1,
         v_f0_a_c_b, v_f0_a));
-    CALL(launch(m, MIDDLE, k_product_0cefaac0, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f1,
+    CALL(launch(m, MIDDLE, k_product_798c9d14, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f1,
         v_f0_b_b, v_f0));
     CALL(launch(m, LAST, k_map_b44c9649, "u0", 1029, 256, stream, v_f0, v_u0));
-    CALL(launch(m, FIRST, k_product_884a2ebc, "e0.a.c.sum.part", 262, 256, stream, v_e0_a_c_k, v_u0,
+    CALL(launch(m, FIRST, k_product_bff58ba1, "e0.a.c.sum.part", 262, 256, stream, v_e0_a_c_k, v_u0,
         v_e0_a_c_sum_part));
     CALL(launch(m, LAST, k_reduce_d0afa7fc, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
         v_e0_a_c_b, v_e0_a));
-    CALL(launch(m, FIRST, k_product_884a2ebc, "e0.b.sum.part", 262, 256, stream, v_e0_b_k, v_e0_a,
+    CALL(launch(m, FIRST, k_product_bff58ba1, "e0.b.sum.part", 262, 256, stream, v_e0_b_k, v_e0_a,
         v_e0_b_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_e08b6c5a, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
         v_e0_b_b, v_e0));
-    CALL(launch(m, LAST, k_product_5050e60d, "y", 784, 256, stream, v_y_k, v_e0, v_y_b, v_y));
+    CALL(launch(m, LAST, k_product_33cb1d3d, "y", 784, 256, stream, v_y_k, v_e0, v_y_b, v_y));
     return 0;
 }
 
@@ -6032,7 +6051,7 @@ static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t s
     CALL(steps_from_stem(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_l3_c1_3_sum(m, in, out, stream));
-    CALL(steps_from_g4(m, in, out, stream));
+    CALL(steps_from_l4(m, in, out, stream));
     return 0;
 }
 

@@ -13,8 +13,8 @@
 // by        sums of one term 1, one-point rule by phases 4
 //     1.7 us est. r1                       k_reduce_0f9a92ee
 //     3.1 us est. r2.split                 k_reduce_57e3d2bf
-//     3.6 us est. r3.split                 k_product_67e9ba6c, in 8 parts
-//     2.9 us est. r4.split                 k_product_63f6d1aa, in 8 parts
+//     3.6 us est. r3.split                 k_product_21a0563b, in 8 parts
+//     2.9 us est. r4.split                 k_product_c7cf8d98, in 8 parts
 //     2.1 us est. y.split                  k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -358,9 +358,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -370,21 +376,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -408,7 +417,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -435,11 +444,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -730,7 +738,7 @@ static __global__ void __launch_bounds__(256) k_reduce_57e3d2bf(const float *p0,
 //     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:4, i4 in 0:4, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void CLUSTER(8) k_product_67e9ba6c(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_21a0563b(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -754,10 +762,12 @@ static __global__ void CLUSTER(8) k_product_67e9ba6c(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 8192>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -786,7 +796,7 @@ static __global__ void CLUSTER(8) k_product_67e9ba6c(const float *p0, const floa
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(8) k_product_63f6d1aa(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_c7cf8d98(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -810,10 +820,12 @@ static __global__ void CLUSTER(8) k_product_63f6d1aa(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i0 * 65536 + i1 * 32768 + r0 * 64 + i2]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 64u;
     tile.multiply<true, false, 2>(from, min(from + 64u, 512u), a, moving<256, 4096>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1113,10 +1125,10 @@ static int steps(infogan *m, const void *const *in, void *const *out, cudaStream
     // r2.split stored as [i3,i0,i4,i1,i2]
     CALL(launch(m, MIDDLE, k_reduce_57e3d2bf, "r2.split", 64, 256, stream, v_c2_taps, v_r1, v_r2));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_product_67e9ba6c, "r3.split", 64, 256, stream, v_r2, v_c3_phases_lines,
+    CALL(launch(m, MIDDLE, k_product_21a0563b, "r3.split", 64, 256, stream, v_r2, v_c3_phases_lines,
         v_r3, (float4 *)v_workspace, v_arrived + 0));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_product_63f6d1aa, "r4.split", 128, 256, stream, v_r3,
+    CALL(launch(m, MIDDLE, k_product_c7cf8d98, "r4.split", 128, 256, stream, v_r3,
         v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 8));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));

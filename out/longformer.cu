@@ -11,11 +11,11 @@
 // plan      5 steps, 1752.3 us estimated; 2495.0 us without derivation
 // libraries none
 // by        digit re-layout 1, merging 1, online softmax 1
-//   124.9 us est. v.phases                 k_product_927a6745
-//   236.0 us est. q.merged                 k_product_7c615b7c
+//   124.9 us est. v.phases                 k_product_e336ab70
+//   236.0 us est. q.merged                 k_product_a2a0747a
 //  1141.6 us est. o                        k_attention_c6e0180c
-//   124.9 us est. f                        k_product_348a1a8b
-//   124.9 us est. y                        k_product_9e303009
+//   124.9 us est. f                        k_product_792a3f07
+//   124.9 us est. y                        k_product_6bf05892
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -357,9 +357,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -369,21 +375,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -407,7 +416,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -434,11 +443,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -469,7 +477,7 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
 // by digit re-layout
 // v.phases[i0,0,i2,i3,0] = sum(r0) v.digits[0,i2,r0] * v.digits[i0,r0,i3]
 // p0: v.digits, p1: v.digits
-static __global__ void __launch_bounds__(256, 2) k_product_927a6745(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e336ab70(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -484,9 +492,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_927a6745(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[r0 * 512 + i0]);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -504,7 +514,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_927a6745(const float 
 // by merging: batched
 // q.merged[i0,0,i2,i3,i4] = sum(r0) x[0,i3,r0] * q.weights[i0,i2,i4,r0]
 // p0: x, p1: q.weights
-static __global__ void __launch_bounds__(256, 2) k_product_7c615b7c(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a2a0747a(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -519,9 +529,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_7c615b7c(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[r0 * 1024 + i4]);
     };
-    float acc[8][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<4096, 32768>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[8][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 8 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -730,7 +742,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_c6e0180c(const floa
 // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
 // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
 // p0: t, p1: w1, p2: b1
-static __global__ void __launch_bounds__(256, 2) k_product_348a1a8b(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_792a3f07(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -745,9 +757,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_348a1a8b(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[r0 * 512 + i2]);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -764,7 +778,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_348a1a8b(const float 
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: b2, p3: x
-static __global__ void __launch_bounds__(256, 2) k_product_9e303009(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_6bf05892(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -779,9 +793,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_9e303009(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[r0 * 512 + i2]);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -947,7 +963,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_927a6745);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_e336ab70);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1039,13 +1055,13 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // v.phases stored as [i3,i1,i2,i0,i4]
-    CALL(launch(m, FIRST, k_product_927a6745, "v.phases", 628, 256, stream, v_x, v_v_digits, v_v));
-    CALL(launch(m, MIDDLE, k_product_7c615b7c, "q.merged", 632, 256, stream, v_x, v_q_weights,
+    CALL(launch(m, FIRST, k_product_e336ab70, "v.phases", 628, 256, stream, v_x, v_v_digits, v_v));
+    CALL(launch(m, MIDDLE, k_product_a2a0747a, "q.merged", 632, 256, stream, v_x, v_q_weights,
         v_q_merged));
     // o stored as [i0,i2,i1,i3]
     CALL(launch(m, MIDDLE, k_attention_c6e0180c, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
-    CALL(launch(m, MIDDLE, k_product_348a1a8b, "f", 628, 256, stream, v_t, v_w1, v_b1, v_f));
-    CALL(launch(m, LAST, k_product_9e303009, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
+    CALL(launch(m, MIDDLE, k_product_792a3f07, "f", 628, 256, stream, v_t, v_w1, v_b1, v_f));
+    CALL(launch(m, LAST, k_product_6bf05892, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
     return 0;
 }
 

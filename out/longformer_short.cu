@@ -13,8 +13,8 @@
 // by        merging 1, online softmax 1
 //    44.7 us est. v.merged                 cuBLAS sgemm 1024 x 1536 x 512
 //    12.3 us est. o                        k_attention_f9c421cc
-//    16.4 us est. f                        k_product_f9bd5963
-//    16.4 us est. y                        k_product_2ab83a30
+//    16.4 us est. f                        k_product_a5c8eda1
+//    16.4 us est. y                        k_product_893bb5e9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -358,9 +358,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -370,21 +376,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -408,7 +417,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -435,11 +444,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -652,7 +660,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const floa
 // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
 // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
 // p0: t, p1: w1, p2: b1
-static __global__ void __launch_bounds__(256, 2) k_product_f9bd5963(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a5c8eda1(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -667,9 +675,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_f9bd5963(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 512 + i2]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -684,7 +694,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_f9bd5963(const float 
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
-static __global__ void __launch_bounds__(256, 2) k_product_2ab83a30(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_893bb5e9(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -699,9 +709,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_2ab83a30(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 512 + i2]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -981,8 +993,8 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_f9c421cc, "o", 128, 128, stream, v_v_merged, v_t));
-    CALL(launch(m, ALONE, k_product_f9bd5963, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
-    CALL(launch(m, ALONE, k_product_2ab83a30, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
+    CALL(launch(m, ALONE, k_product_a5c8eda1, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
+    CALL(launch(m, ALONE, k_product_893bb5e9, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
 

@@ -10,58 +10,58 @@
 // memory    arena 5880 kB (workspace 640 kB of it), constants 13 MB, peak in create 28 MB
 // plan      54 steps, 140.5 us estimated; nothing derived is cheaper
 // libraries none
-//     2.8 us est. stem                     k_product_9ca88c05
+//     2.8 us est. stem                     k_product_56071798
 //     1.9 us est. b1.d                     k_reduce_c607a992
-//     2.7 us est. b1                       k_product_7792b790
-//     2.8 us est. b2.h.e                   k_product_b9b17939
+//     2.7 us est. b1                       k_product_075b6602
+//     2.8 us est. b2.h.e                   k_product_112e4659
 //     2.4 us est. b2.h.d                   k_reduce_59778be1
-//     2.8 us est. b2.h                     k_product_8ec8d576
-//     2.8 us est. b2.b.0.e                 k_product_e49803e1
+//     2.8 us est. b2.h                     k_product_04ca27e7
+//     2.8 us est. b2.b.0.e                 k_product_d22f65c2
 //     1.9 us est. b2.b.0.d                 k_reduce_31b8706f
-//     3.5 us est. b2.h.0                   k_product_a880da46
-//     2.8 us est. b3.h.e                   k_product_e49803e1
+//     3.5 us est. b2.h.0                   k_product_a4cc89d6
+//     2.8 us est. b3.h.e                   k_product_d22f65c2
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.3 us est. b3.h                     k_product_bb9b3c31, in 2 parts
-//     2.3 us est. b3.b.0.e                 k_product_0d706514
+//     3.3 us est. b3.h                     k_product_9a31fd33, in 2 parts
+//     2.3 us est. b3.b.0.e                 k_product_c00bfe1b
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     3.3 us est. b3.h.0                   k_product_000ce12b, in 2 parts
-//     2.3 us est. b3.b.1.e                 k_product_0d706514
+//     3.3 us est. b3.h.0                   k_product_3240457d, in 2 parts
+//     2.3 us est. b3.b.1.e                 k_product_c00bfe1b
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     3.3 us est. b3.h.1                   k_product_000ce12b, in 2 parts
-//     2.3 us est. b4.h.e                   k_product_0d706514
+//     3.3 us est. b3.h.1                   k_product_3240457d, in 2 parts
+//     2.3 us est. b4.h.e                   k_product_c00bfe1b
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
-//     2.3 us est. b4.b.0.e                 k_product_23eca22a
+//     2.3 us est. b4.b.0.e                 k_product_96045dc9
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     3.3 us est. b4.h.0                   k_product_96454691, in 4 parts
-//     2.3 us est. b4.b.1.e                 k_product_23eca22a
+//     3.3 us est. b4.h.0                   k_product_e998fc18, in 4 parts
+//     2.3 us est. b4.b.1.e                 k_product_96045dc9
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     3.3 us est. b4.h.1                   k_product_96454691, in 4 parts
-//     2.3 us est. b4.b.2.e                 k_product_23eca22a
+//     3.3 us est. b4.h.1                   k_product_e998fc18, in 4 parts
+//     2.3 us est. b4.b.2.e                 k_product_96045dc9
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     3.3 us est. b4.h.2                   k_product_96454691, in 4 parts
-//     2.3 us est. b5.h.e                   k_product_23eca22a
+//     3.3 us est. b4.h.2                   k_product_e998fc18, in 4 parts
+//     2.3 us est. b5.h.e                   k_product_96045dc9
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     3.3 us est. b5.h                     k_product_953ddda4, in 4 parts
-//     2.8 us est. b5.b.0.e                 k_product_228fcbea
+//     3.3 us est. b5.h                     k_product_9f778913, in 4 parts
+//     2.8 us est. b5.b.0.e                 k_product_d6de57cb
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     4.0 us est. b5.h.0                   k_product_4e65610c, in 4 parts
-//     2.8 us est. b5.b.1.e                 k_product_228fcbea
+//     4.0 us est. b5.h.0                   k_product_673cb3d7, in 4 parts
+//     2.8 us est. b5.b.1.e                 k_product_d6de57cb
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     4.0 us est. b5.h.1                   k_product_4e65610c, in 4 parts
-//     2.8 us est. b6.h.e                   k_product_228fcbea
+//     4.0 us est. b5.h.1                   k_product_673cb3d7, in 4 parts
+//     2.8 us est. b6.h.e                   k_product_d6de57cb
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     4.1 us est. b6.h                     k_product_919a7191, in 4 parts
-//     3.3 us est. b6.b.0.e                 k_product_10bcb45a, in 2 parts
+//     4.1 us est. b6.h                     k_product_7a9b46ed, in 4 parts
+//     3.3 us est. b6.b.0.e                 k_product_9cde207d, in 2 parts
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
-//     3.7 us est. b6.h.0                   k_product_7bee330e, in 8 parts
-//     3.3 us est. b6.b.1.e                 k_product_10bcb45a, in 2 parts
+//     3.7 us est. b6.h.0                   k_product_14040942, in 8 parts
+//     3.3 us est. b6.b.1.e                 k_product_9cde207d, in 2 parts
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
-//     3.7 us est. b6.h.1                   k_product_7bee330e, in 8 parts
-//     3.3 us est. b7.e                     k_product_10bcb45a, in 2 parts
+//     3.7 us est. b6.h.1                   k_product_14040942, in 8 parts
+//     3.3 us est. b7.e                     k_product_9cde207d, in 2 parts
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     4.8 us est. b7                       k_product_f7e3aa09, in 8 parts
-//     5.2 us est. head                     k_product_237887f5
+//     4.8 us est. b7                       k_product_7186a076, in 8 parts
+//     5.2 us est. head                     k_product_7a844850
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
 
@@ -905,9 +905,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -917,21 +923,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -955,7 +964,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -982,11 +991,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -1136,13 +1144,13 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_9ca88c05(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_56071798(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[32];
     for (unsigned k = threadIdx.x; k < 32u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -1164,9 +1172,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_9ca88c05(const float 
         return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
             i2 * 2 + tap.y >= 0 && i3 * 2 + tap.z >= 0);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1229,7 +1239,7 @@ static __global__ void __launch_bounds__(256) k_reduce_c607a992(const float *p0,
 // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
 // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
 // p0: b1.c.scaled, p1: b1.d, p2: b1.t
-static __global__ void __launch_bounds__(256, 2) k_product_7792b790(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_075b6602(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1244,9 +1254,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_7792b790(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 12544 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<50176, 1605632>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1263,7 +1275,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_7792b790(const float 
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_b9b17939(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_112e4659(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1278,9 +1290,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_b9b17939(const float 
         const int r0 = (int)(e / 16u % 16u);
         return fetch<float4>(&p1[r0 * 12544 + i3], i3 < 12544);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 256>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1345,7 +1359,7 @@ static __global__ void __launch_bounds__(256) k_reduce_59778be1(const float *p0,
 // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
 // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.t[i1]
 // p0: b2.h.c.scaled, p1: b2.h.d, p2: b2.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_8ec8d576(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_04ca27e7(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1360,9 +1374,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_8ec8d576(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<12544, 401408>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1379,7 +1395,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_8ec8d576(const float 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_e49803e1(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d22f65c2(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1394,8 +1410,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_e49803e1(const float 
         const int r0 = (int)(k0 + e / 16u);
         return fetch<float4>(&p1[r0 * 3136 + i3], r0 < 24);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1461,7 +1479,7 @@ static __global__ void __launch_bounds__(256) k_reduce_31b8706f(const float *p0,
 // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
 // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
 // p0: b2.b.0.c.scaled, p1: b2.b.0.d, p2: b2.h, p3: b2.b.0.t
-static __global__ void __launch_bounds__(256, 2) k_product_a880da46(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a4cc89d6(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1476,8 +1494,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_a880da46(const float 
         const int r0 = (int)(k0 + e / 8u);
         return fetch<float4>(&p1[r0 * 3136 + i3], r0 < 144);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 144u, spaced<18432>(a), spaced<401408>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<18432>(a), spaced<401408>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1541,7 +1561,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
 // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
 // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
 // p0: b3.h.c.scaled, p1: b3.h.d, p2: b3.h.t
-static __global__ void CLUSTER(2) k_product_bb9b3c31(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_9a31fd33(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1556,10 +1576,12 @@ static __global__ void CLUSTER(2) k_product_bb9b3c31(const float *p0, const floa
         const int r0 = (int)(k0 + e / 8u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784 && r0 < 144);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 144u), spaced<18432>(a), spaced<100352>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1586,7 +1608,7 @@ static __global__ void CLUSTER(2) k_product_bb9b3c31(const float *p0, const floa
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_0d706514(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c00bfe1b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1601,9 +1623,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_0d706514(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<3136, 50176>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1669,7 +1693,7 @@ static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
 // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
 // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
 // p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.h, p3: b3.b.0.t
-static __global__ void CLUSTER(2) k_product_000ce12b(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_3240457d(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1685,10 +1709,12 @@ static __global__ void CLUSTER(2) k_product_000ce12b(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 192u), moving<4, 24576>(a), moving<3136,
-        100352>(b), next_early, acc);
+        100352>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1788,7 +1814,7 @@ static __global__ void __launch_bounds__(256) k_reduce_47f8b853(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_23eca22a(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_96045dc9(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1803,9 +1829,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_23eca22a(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<784, 12544>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1866,7 +1894,7 @@ static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
 // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
 // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
 // p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.h, p3: b4.b.0.t
-static __global__ void CLUSTER(4) k_product_96454691(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_e998fc18(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1882,10 +1910,12 @@ static __global__ void CLUSTER(4) k_product_96454691(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 384u), moving<4, 49152>(a), moving<784,
-        25088>(b), next_early, acc);
+        25088>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1913,7 +1943,7 @@ static __global__ void CLUSTER(4) k_product_96454691(const float *p0, const floa
 // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
 // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
 // p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
-static __global__ void CLUSTER(4) k_product_953ddda4(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_9f778913(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1928,10 +1958,12 @@ static __global__ void CLUSTER(4) k_product_953ddda4(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 384u), moving<4, 49152>(a), moving<784,
-        25088>(b), next_early, acc);
+        25088>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1958,7 +1990,7 @@ static __global__ void CLUSTER(4) k_product_953ddda4(const float *p0, const floa
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_228fcbea(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d6de57cb(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1973,9 +2005,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_228fcbea(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2036,7 +2070,7 @@ static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
 // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
 // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
 // p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.h, p3: b5.b.0.t
-static __global__ void CLUSTER(4) k_product_4e65610c(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_673cb3d7(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -2052,10 +2086,12 @@ static __global__ void CLUSTER(4) k_product_4e65610c(const float *p0, const floa
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 160u;
     tile.multiply<true, false, 1>(from, min(from + 160u, 576u), moving<4, 73728>(a), moving<784,
-        25088>(b), next_early, acc);
+        25088>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2109,7 +2145,7 @@ static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
 // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
 // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
 // p0: b6.h.c.scaled, p1: b6.h.d, p2: b6.h.t
-static __global__ void CLUSTER(4) k_product_919a7191(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_7a9b46ed(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2124,10 +2160,12 @@ static __global__ void CLUSTER(4) k_product_919a7191(const float *p0, const floa
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 160u;
     tile.multiply<true, false, 1>(from, min(from + 160u, 576u), moving<4, 73728>(a), moving<196,
-        1568>(b), next_early, acc);
+        1568>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2152,7 +2190,7 @@ static __global__ void CLUSTER(4) k_product_919a7191(const float *p0, const floa
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void CLUSTER(2) k_product_10bcb45a(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_9cde207d(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2167,10 +2205,12 @@ static __global__ void CLUSTER(2) k_product_10bcb45a(const float *p0, const floa
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 160u), moving<4, 20480>(a), moving<196,
-        1568>(b), next_early, acc);
+        1568>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2223,7 +2263,7 @@ static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
 // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
 // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
 // p0: b6.b.0.c.scaled, p1: b6.b.0.d, p2: b6.h, p3: b6.b.0.t
-static __global__ void CLUSTER(8) k_product_7bee330e(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_14040942(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -2239,10 +2279,12 @@ static __global__ void CLUSTER(8) k_product_7bee330e(const float *p0, const floa
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 960u), moving<4, 61440>(a), moving<196,
-        784>(b), next_early, acc);
+        784>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2267,7 +2309,7 @@ static __global__ void CLUSTER(8) k_product_7bee330e(const float *p0, const floa
 // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
 // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
 // p0: b7.c.scaled, p1: b7.d, p2: b7.t
-static __global__ void CLUSTER(8) k_product_f7e3aa09(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_7186a076(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2282,10 +2324,12 @@ static __global__ void CLUSTER(8) k_product_f7e3aa09(const float *p0, const floa
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 960u), moving<4, 122880>(a), moving<196,
-        1568>(b), next_early, acc);
+        1568>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2310,7 +2354,7 @@ static __global__ void CLUSTER(8) k_product_f7e3aa09(const float *p0, const floa
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
 // p0: head.n.c.scaled, p1: b7, p2: head.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_237887f5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_7a844850(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2325,9 +2369,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_237887f5(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 320u, moving<4, 20480>(a), moving<196, 784>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3658,7 +3704,7 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_9ca88c05);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_56071798);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -4008,73 +4054,73 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_9ca88c05, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_56071798, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, MIDDLE, k_reduce_c607a992, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
-    CALL(launch(m, MIDDLE, k_product_7792b790, "b1", 392, 256, stream, v_b1_c_scaled, v_b1_d,
+    CALL(launch(m, MIDDLE, k_product_075b6602, "b1", 392, 256, stream, v_b1_c_scaled, v_b1_d,
         v_b1_t, v_b1));
-    CALL(launch(m, MIDDLE, k_product_b9b17939, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_112e4659, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, MIDDLE, k_reduce_59778be1, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
-    CALL(launch(m, MIDDLE, k_product_8ec8d576, "b2.h", 98, 256, stream, v_b2_h_c_scaled, v_b2_h_d,
+    CALL(launch(m, MIDDLE, k_product_04ca27e7, "b2.h", 98, 256, stream, v_b2_h_c_scaled, v_b2_h_d,
         v_b2_h_t, v_b2_h));
-    CALL(launch(m, MIDDLE, k_product_e49803e1, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_d22f65c2, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_a880da46, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_a4cc89d6, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
         v_b2_b_0_d, v_b2_h, v_b2_b_0_t, v_b2_h_0));
-    CALL(launch(m, MIDDLE, k_product_e49803e1, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_d22f65c2, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, MIDDLE, k_product_bb9b3c31, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
+    CALL(launch(m, MIDDLE, k_product_9a31fd33, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
         v_b3_h_t, v_b3_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_000ce12b, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_3240457d, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
         v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0, (float4 *)v_workspace, v_arrived + 25));
-    CALL(launch(m, MIDDLE, k_product_0d706514, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_000ce12b, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_3240457d, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
         v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1, (float4 *)v_workspace, v_arrived + 50));
-    CALL(launch(m, MIDDLE, k_product_0d706514, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, MIDDLE, k_reduce_0994697e, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, MIDDLE, k_reduce_47f8b853, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_96454691, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_e998fc18, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
         v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 75));
-    CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_96454691, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_e998fc18, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
         v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 89));
-    CALL(launch(m, MIDDLE, k_product_23eca22a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, MIDDLE, k_product_96454691, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_e998fc18, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
         v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 103));
-    CALL(launch(m, MIDDLE, k_product_23eca22a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_96045dc9, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    CALL(launch(m, MIDDLE, k_product_953ddda4, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+    CALL(launch(m, MIDDLE, k_product_9f778913, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
         v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 117));
-    CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_d6de57cb, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
@@ -4084,39 +4130,39 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_product_4e65610c, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_673cb3d7, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
         v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 138));
-    CALL(launch(m, MIDDLE, k_product_228fcbea, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_d6de57cb, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_4e65610c, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_673cb3d7, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
         v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 159));
-    CALL(launch(m, MIDDLE, k_product_228fcbea, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_d6de57cb, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, MIDDLE, k_product_919a7191, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+    CALL(launch(m, MIDDLE, k_product_7a9b46ed, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
         v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 180));
-    CALL(launch(m, MIDDLE, k_product_10bcb45a, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_9cde207d, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e, (float4 *)v_workspace, v_arrived + 190));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_7bee330e, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_14040942, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
         v_b6_b_0_d, v_b6_h, v_b6_b_0_t, v_b6_h_0, (float4 *)v_workspace, v_arrived + 250));
-    CALL(launch(m, MIDDLE, k_product_10bcb45a, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_9cde207d, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e, (float4 *)v_workspace, v_arrived + 260));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_7bee330e, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_14040942, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
         v_b6_b_1_d, v_b6_h_0, v_b6_b_1_t, v_b6_h_1, (float4 *)v_workspace, v_arrived + 320));
-    CALL(launch(m, MIDDLE, k_product_10bcb45a, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_9cde207d, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e, (float4 *)v_workspace, v_arrived + 330));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    CALL(launch(m, ALONE, k_product_f7e3aa09, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
+    CALL(launch(m, ALONE, k_product_7186a076, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
         v_b7, (float4 *)v_workspace, v_arrived + 390));
-    CALL(launch(m, FIRST, k_product_237887f5, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
+    CALL(launch(m, FIRST, k_product_7a844850, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, LAST, k_reduce_3e2dfe26, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));

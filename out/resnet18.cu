@@ -8,49 +8,47 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 5684 kB (workspace 1024 kB of it), constants 57 MB, peak in create 114 MB
-// plan      42 steps, 159.0 us estimated; 189.3 us without derivation
+// plan      40 steps, 157.7 us estimated; 184.9 us without derivation
 // libraries none
-// by        basis change 28, summation splitting 4
-//     9.0 us est. r0                       k_product_51287ae4
+// by        basis change 28, summation splitting 3
+//     9.0 us est. r0                       k_product_fa72587e
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
-//     4.2 us est. l1.a.a.c.product         k_product_bdcf493e
+//     4.2 us est. l1.a.a.c.product         k_product_12ce7e9e
 //     1.8 us est. l1.a.r                   k_basis_3adc4c30
 //     1.8 us est. l1.a.b.c.data            k_basis_2e916ba5
-//     4.2 us est. l1.a.b.c.product         k_product_bdcf493e
+//     4.2 us est. l1.a.b.c.product         k_product_12ce7e9e
 //     1.9 us est. l1.a                     k_basis_29c9e352
 //     1.8 us est. l1.b.a.c.data            k_basis_2e916ba5
-//     4.2 us est. l1.b.a.c.product         k_product_bdcf493e
+//     4.2 us est. l1.b.a.c.product         k_product_12ce7e9e
 //     1.8 us est. l1.b.r                   k_basis_3adc4c30
 //     1.8 us est. l1.b.b.c.data            k_basis_2e916ba5
-//     4.2 us est. l1.b.b.c.product         k_product_bdcf493e
+//     4.2 us est. l1.b.b.c.product         k_product_12ce7e9e
 //     1.9 us est. l1.b                     k_basis_29c9e352
-//     5.2 us est. l2.h.a.c.part            k_product_02f70d40
+//     5.2 us est. l2.h.a.c.part            k_product_e342cf53
 //     2.8 us est. l2.h.b.c.data            k_stitch_6d17dc87
-//     5.2 us est. l2.h.b.c.product         k_product_cae000ab
+//     5.2 us est. l2.h.b.c.product         k_product_6e5bf035
 //     1.5 us est. l2.h.b.c                 k_basis_865dadd1
-//     2.3 us est. l2.h                     k_product_657669e4
+//     2.3 us est. l2.h                     k_product_363b9537
 //     1.6 us est. l2.a.c.data              k_basis_e359ac72
-//     5.2 us est. l2.a.c.product           k_product_cae000ab
+//     5.2 us est. l2.a.c.product           k_product_6e5bf035
 //     2.3 us est. l2.b.c.data              k_stitch_9e044880
-//     5.2 us est. l2.b.c.product           k_product_cae000ab
+//     5.2 us est. l2.b.c.product           k_product_6e5bf035
 //     1.6 us est. l2                       k_basis_ecec62af
-//     7.3 us est. l3.h.r                   k_product_f75583b9, in 4 parts
+//     7.3 us est. l3.h.r                   k_product_334a46a4, in 4 parts
 //     1.5 us est. l3.h.b.c.data            k_basis_828d9e8c
-//     6.2 us est. l3.h.b.c.product         k_product_55f6e29e
+//     6.2 us est. l3.h.b.c.product         k_product_5033e588
 //     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
-//     2.8 us est. l3.h                     k_product_0f63b182, in 2 parts
+//     2.8 us est. l3.h                     k_product_dd40f00f, in 2 parts
 //     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
-//     6.2 us est. l3.a.c.product           k_product_55f6e29e
+//     6.2 us est. l3.a.c.product           k_product_5033e588
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
-//     6.2 us est. l3.b.c.product           k_product_55f6e29e
+//     6.2 us est. l3.b.c.product           k_product_5033e588
 //     1.5 us est. l3                       k_basis_fc26d277
-//     7.4 us est. l4.h.r                   k_product_031b3d2e, in 8 parts
-//     9.7 us est. l4.h.b.c.parts           k_product_73f4a156
-//     1.9 us est. l4.h.b.c                 k_reduce_36185d96
-//     2.9 us est. l4.h                     k_product_1fe9e55d, in 4 parts
-//     9.7 us est. l4.a.c.parts             k_product_73f4a156
+//     7.4 us est. l4.h.r                   k_product_9bdc0c55, in 8 parts
+//    13.2 us est. l4.h                     k_product_ffc091e4, in 8 parts
+//     9.7 us est. l4.a.c.parts             k_product_1c6f71a7
 //     1.9 us est. l4.r                     k_reduce_0e6597b9
-//     9.7 us est. l4.b.c.parts             k_product_73f4a156
+//     9.7 us est. l4.b.c.parts             k_product_1c6f71a7
 //     2.4 us est. f                        k_stitch_fcf2803f
 //     1.8 us est. y                        k_reduce_8b7d6149
 
@@ -314,32 +312,30 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_d_s INIT(54190592)
 #define v_l4_h_a_s INIT(54192640)
 #define v_l4_h_a_t CONST(24079616)
-#define v_l4_h_r ARENA(3411968)
 #define v_l4_h_b_s INIT(54194688)
-#define v_l4_h_b_c_lines CONST(24081664)
-#define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_c ARENA(3411968)
-#define v_l4_h_const CONST(33518848)
-#define v_l4_h ARENA(3512320)
+#define v_l4_h_const CONST(24081664)
+#define v_l4_h ARENA(3211264)
 #define v_l4_a_s INIT(54196736)
-#define v_l4_a_c_lines CONST(33520896)
+#define v_l4_a_c_lines CONST(24083712)
 #define v_l4_a_c_parts ARENA(0)
-#define v_l4_a_t CONST(42958080)
-#define v_l4_r ARENA(3211264)
+#define v_l4_a_t CONST(33520896)
+#define v_l4_r ARENA(3311616)
 #define v_l4_b_s INIT(54198784)
-#define v_l4_b_c_lines CONST(42960128)
+#define v_l4_b_c_lines CONST(33522944)
 #define v_l4_b_c_parts ARENA(0)
-#define v_l4_b_t CONST(52397312)
-#define v_f ARENA(3211264)
-#define v_stem_c_scaled CONST(52399360)
-#define v_l2_d_c_scaled CONST(52436992)
-#define v_l2_h_a_c_part_lines CONST(52469760)
+#define v_l4_b_t CONST(42960128)
+#define v_f ARENA(3311616)
+#define v_stem_c_scaled CONST(42962176)
+#define v_l2_d_c_scaled CONST(42999808)
+#define v_l2_h_a_c_part_lines CONST(43032576)
 #define v_l2 ARENA(1806336)
-#define v_l3_d_c_scaled CONST(52764672)
-#define v_l3_h_a_c_lines CONST(52895744)
-#define v_l3 ARENA(3211264)
-#define v_l4_d_c_scaled CONST(54075392)
-#define v_l4_h_a_c_lines CONST(54599680)
+#define v_l3_d_c_scaled CONST(43327488)
+#define v_l3_h_a_c_lines CONST(43458560)
+#define v_l3 ARENA(1605632)
+#define v_l4_d_c_scaled CONST(44638208)
+#define v_l4_h_a_c_lines CONST(45162496)
+#define v_l4_h_r ARENA(1048576)
+#define v_l4_h_b_c_lines CONST(49881088)
 #define v_l2_h ARENA(2207744)
 #define v_l3_h ARENA(2207744)
 #define v_workspace ARENA_OF(char, 0)
@@ -636,9 +632,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -648,21 +650,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -686,7 +691,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -713,11 +718,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -867,13 +871,13 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_51287ae4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fa72587e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -897,9 +901,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_51287ae4(const float 
         return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
             n < 12544u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1023,7 +1029,7 @@ static __global__ void __launch_bounds__(256) k_stitch_f08c01e9(const float *p0,
 // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
 //     l1.a.a.c.filter[i0,i1,i2,r0]
 // p0: l1.a.a.c.filter, p1: l1.a.a.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_12ce7e9e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1039,9 +1045,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1191,7 +1199,7 @@ static __global__ void __launch_bounds__(64) k_basis_29c9e352(const float *p0, c
 // l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
 // p0: l2.h.a.c.part.lines, p1: l1.b
-static __global__ void __launch_bounds__(256, 1) k_product_02f70d40(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_e342cf53(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1211,9 +1219,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_02f70d40(const float 
         return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 64u, moving<4608, 73728>(a), moving<12544, 50176>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1303,7 +1313,7 @@ static __global__ void __launch_bounds__(224) k_stitch_6d17dc87(const float *p0,
 // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
 //     l2.h.b.c.filter[i0,i1,i2,r0]
 // p0: l2.h.b.c.filter, p1: l2.h.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6e5bf035(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1319,9 +1329,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<196, 1568>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1371,7 +1383,7 @@ static __global__ void __launch_bounds__(64) k_basis_865dadd1(const float *p0,
 //     i3 in 0:28
 // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
 // p0: l1.b, p1: l2.d.c.scaled, p2: l2.h.b.c, p3: l2.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_657669e4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_363b9537(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1388,9 +1400,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_657669e4(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 128 + i1]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 2>(0u, 64u, moving<12544, 200704>(a), moving<512, 8192>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1532,7 +1546,7 @@ static __global__ void __launch_bounds__(64) k_basis_ecec62af(const float *p0, c
 //     where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void CLUSTER(4) k_product_f75583b9(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_334a46a4(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1552,10 +1566,12 @@ static __global__ void CLUSTER(4) k_product_f75583b9(const float *p0, const floa
         return fetch<float4>(&p1[i2 * 7168 + r1 * 3584 + i3 * 256 + r2 * 128 + r0 - 3712],
             n < 196u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 288u;
     tile.multiply<false, true, 1>(from, min(from + 288u, 1152u), moving<1024, 32768>(a), b,
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1635,7 +1651,7 @@ static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
 // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.b.c.filter, p1: l3.h.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_55f6e29e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_5033e588(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1651,9 +1667,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_55f6e29e(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 1568>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1713,7 +1731,7 @@ static __global__ void __launch_bounds__(64) k_basis_ae30a2a7(const float *p0,
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l2, p1: l3.d.c.scaled, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void CLUSTER(2) k_product_0f63b182(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_dd40f00f(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -1731,10 +1749,12 @@ static __global__ void CLUSTER(2) k_product_0f63b182(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 256 + i1]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 64u;
     tile.multiply<true, false, 2>(from, min(from + 64u, 128u), moving<4, 0>(a), moving<1024,
-        16384>(b), next_early, acc);
+        16384>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1923,9 +1943,65 @@ static __global__ void __launch_bounds__(64) k_basis_fc26d277(const float *p0, c
 // l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3[0,r0,2*i2+r1-1,2*i3+r2-1] * l4.h.a.c.lines[i1,r1,r2,r0]
 //     where i2 in 0:7, i3 in 0:7, pad l3 0
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
-// p0: l4.h.a.c.lines, p1: l3, p2: l4.h.a.t
-static __global__ void CLUSTER(8) k_product_031b3d2e(const float *p0, const float *p1,
+// p0: l3, p1: l4.h.a.c.lines, p2: l4.h.a.t
+static __global__ void CLUSTER(8) k_product_9bdc0c55(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 8u % 16u * 32u, m0 = id / 128u % 2u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 8u;
+        const int i3 = (int)(m % 7u);
+        const int i2 = (int)(m / 7u);
+        const int r2 = (int)(k0 / 256u % 3u);
+        const int r1 = (int)(k0 / 256u / 3u);
+        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 7168 + r1 * 3584 + i3 * 512 + r2 * 256 + r0 - 3840],
+            m < 49u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
+    };
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 512 + i1]);
+    };
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 8, from = part * 288u;
+    tile.multiply<true, false, 2>(from, min(from + 288u, 2304u), a, moving<2048, 65536>(b),
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave();
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const int i3 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+            *reinterpret_cast<float4 *>(&y[i3 * 512 + i1]) = make_float4(relu(sum[s] + v0.x),
+                relu(sum[s + 1] + v0.y), relu(sum[s + 2] + v0.z), relu(sum[s + 3] + v0.w));
+        }
+    }
+    shares.end();
+}
+
+// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l4.h.r[0,r0,i2+r1-1,i3+r2-1] * l4.h.b.c.lines[i1,r1,r2,r0]
+//     where i2 in 0:7, i3 in 0:7, pad l4.h.r 0
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
+//     i3 in 0:7
+// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
+// p0: l4.h.b.c.lines, p1: l4.h.r, p2: l4.d.c.scaled, p3: l3, p4: l4.h.const
+static __global__ void CLUSTER(8) k_product_ffc091e4(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id / 8u % 2u * 32u, m0 = id / 16u % 16u * 32u;
@@ -1938,16 +2014,39 @@ static __global__ void CLUSTER(8) k_product_031b3d2e(const float *p0, const floa
         const unsigned n = n0 + e / 8u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 256u % 3u);
-        const int r1 = (int)(k0 / 256u / 3u);
-        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
-        return fetch<float4>(&p1[i2 * 7168 + r1 * 3584 + i3 * 512 + r2 * 256 + r0 - 3840],
-            n < 49u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
+        const int r2 = (int)(k0 / 512u % 3u);
+        const int r1 = (int)(k0 / 512u / 3u);
+        const int r0 = (int)(k0 % 512u + e % 8u * 4u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        return fetch<float4>(&p1[t0 * 3584 + t1 * 512 + r0],
+            n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 8, from = part * 576u;
+    tile.multiply<false, true, 1>(from, min(from + 576u, 4608u), moving<2048, 65536>(a), b,
+        next_early, dot);
+    {
+        // The second product's terms; the tile is free.
+        const auto a = [&](unsigned e) {
+            const int i1 = (int)(m0 + e % 8u * 4u);
+            const int r0 = (int)(e / 8u);
+            return fetch<float4>(&p2[r0 * 512 + i1]);
+        };
+        const auto b = [&](unsigned e) {
+            const unsigned n = n0 + e / 8u;
+            const int i3 = (int)(n % 7u);
+            const int i2 = (int)(n / 7u);
+            const int r0 = (int)(e % 8u * 4u);
+            return fetch<float4>(&p3[i2 * 7168 + i3 * 512 + r0], n < 49u);
+        };
+        __syncthreads();
+        const unsigned from = part * 32u;
+        tile.multiply<false, true, 0>(from, min(from + 32u, 256u), moving<2048, 65536>(a), moving<4,
+            0>(b), next_early, dot);
+    }
     float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 8, from = part * 288u;
-    tile.multiply<false, true, 1>(from, min(from + 288u, 2304u), moving<2048, 65536>(a), b,
-        next_early, acc);
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1963,18 +2062,18 @@ static __global__ void CLUSTER(8) k_product_031b3d2e(const float *p0, const floa
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p2[i1]);
+            y[i1 * 49 + i3] = relu(sum[s] + p4[i1]);
         }
     }
     shares.end();
 }
 
 // by summation splitting (parts)
-// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,16*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad
-//     l4.h.r 0
-// p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float *p0,
+// l4.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h[0,16*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l4.h
+//     0
+// p0: l4.a.c.lines, p1: l4.h
+static __global__ void __launch_bounds__(256, 1) k_product_1c6f71a7(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1998,8 +2097,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float 
         return fetch<float>(&p1[i0 * 784 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2009,67 +2110,6 @@ static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float 
             y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
         }
     }
-}
-
-// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_36185d96(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)id;
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 32; r0++) {
-        acc += p0[r0 * 25088 + i3];
-    }
-    y[i3] = acc;
-}
-
-// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
-//     i3 in 0:7
-// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
-// p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void CLUSTER(4) k_product_1fe9e55d(const float *p0, const float *p1,
-    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 16u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 4u * 4u);
-        const int r0 = (int)(e / 4u);
-        return fetch<float4>(&p0[r0 * 512 + i1]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e / 16u;
-        const int i3 = (int)(n % 7u);
-        const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p1[i2 * 7168 + i3 * 512 + r0], n < 49u);
-    };
-    float acc[4][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 64u;
-    tile.multiply<false, true, 1>(from, min(from + 64u, 256u), moving<2048, 131072>(a), moving<4,
-        0>(b), next_early, acc);
-    const parts_in_cluster<4, 1, 16> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
-#pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i, thread));
-        const int i3 = (int)(n0 + tile.column(j, thread));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p2[i1 * 49 + i3] + p3[i1]);
-        }
-    }
-    shares.end();
 }
 
 // l4.a.c[0,i1,i2,i3] = sum(r0) l4.a.c.parts[r0,0,i1,i2,i3]
@@ -2630,15 +2670,15 @@ static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restr
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
 // p0: l4.h.b.k, p1: l4.h.b.s
-static __global__ void __launch_bounds__(256) k_map_ced3db63(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_6e07a43f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id >= 2359296u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
+    const int i0 = (int)(id % 512u);
+    const int i3 = (int)(id / 512u % 512u);
+    const int i2 = (int)(id / 262144u);
+    y[i2 * 262144 + i3 * 512 + i0] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
 }
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
@@ -2661,6 +2701,19 @@ static __global__ void __launch_bounds__(64) k_map_1ccb3cdf(const float *__restr
     *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
+}
+
+// l4.a.c.lines[i0,i1,i2,i3] = l4.a.s[i0] * l4.a.k[i0,i3,i1,i2]
+// p0: l4.a.k, p1: l4.a.s
+static __global__ void __launch_bounds__(256) k_map_ced3db63(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 2359296u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u % 9u);
+    const int i0 = (int)(id / 4608u);
+    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -2876,7 +2929,8 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream
 static int prepare_weights_from_l4_h_b_s(resnet18 *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_map_6134634e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ALONE, k_map_ced3db63, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+    // l4.h.b.c.lines stored as [i1,i2,i3,i0]
+    CALL(launch(m, ALONE, k_map_6e07a43f, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
     CALL(launch(m, ALONE, k_map_1ccb3cdf, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
@@ -2925,7 +2979,7 @@ static int check_device(resnet18 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_51287ae4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_fa72587e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3110,106 +3164,89 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)out;
-    CALL(launch(m, FIRST, k_product_51287ae4, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, FIRST, k_product_fa72587e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_stitch_f08c01e9, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.a.a.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.a.a.c.product", 504, 256, stream,
         v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
         v_l1_a_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.a.b.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.a.b.c.product", 504, 256, stream,
         v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_29c9e352, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
         v_l1_a_b_t, v_l1_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
         v_l1_b_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.a.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.b.a.c.product", 504, 256, stream,
         v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_3adc4c30, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
         v_l1_b_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.b.b.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.b.b.c.product", 504, 256, stream,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
     CALL(launch(m, LAST, k_basis_29c9e352, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, FIRST, k_product_02f70d40, "l2.h.a.c.part", 234, 256, stream,
+    CALL(launch(m, FIRST, k_product_e342cf53, "l2.h.a.c.part", 234, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
     CALL(launch(m, LAST, k_stitch_6d17dc87, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.b.c.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.h.b.c.product", 288, 256, stream,
         v_l2_h_b_c_filter, v_l2_h_b_c_data, v_l2_h_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_865dadd1, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_657669e4, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_363b9537, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
         v_l2_h_b_c, v_l2_h_const, v_l2_h));
     CALL(launch(m, LAST, k_basis_e359ac72, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.a.c.product", 288, 256, stream, v_l2_a_c_filter,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.a.c.product", 288, 256, stream, v_l2_a_c_filter,
         v_l2_a_c_data, v_l2_a_c_product));
     CALL(launch(m, LAST, k_stitch_9e044880, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.b.c.product", 288, 256, stream, v_l2_b_c_filter,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.b.c.product", 288, 256, stream, v_l2_b_c_filter,
         v_l2_b_c_data, v_l2_b_c_product));
     // l2 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_b_t,
         v_l2));
-    CALL(launch(m, FIRST, k_product_f75583b9, "l3.h.r", 224, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, FIRST, k_product_334a46a4, "l3.h.r", 224, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r,
         v_l3_h_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.b.c.product", 256, 256, stream,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.h.b.c.product", 256, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_ae30a2a7, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_0f63b182, "l3.h", 104, 256, stream, v_l2, v_l3_d_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_dd40f00f, "l3.h", 104, 256, stream, v_l2, v_l3_d_c_scaled,
         v_l3_h_b_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 56));
     CALL(launch(m, LAST, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.a.c.product", 256, 256, stream, v_l3_a_c_filter,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.a.c.product", 256, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, LAST, k_stitch_2e05b393, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.b.c.product", 256, 256, stream, v_l3_b_c_filter,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.b.c.product", 256, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
     // l3 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, ALONE, k_product_031b3d2e, "l4.h.r", 256, 256, stream, v_l4_h_a_c_lines, v_l3,
+    // l4.h.r stored as [i0,i2,i3,i1]
+    CALL(launch(m, ALONE, k_product_9bdc0c55, "l4.h.r", 256, 256, stream, v_l3, v_l4_h_a_c_lines,
         v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 108));
-    CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
-        v_l4_h_r, v_l4_h_b_c_parts));
-    return 0;
-}
-
-static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    CALL(launch(m, MIDDLE, k_reduce_36185d96, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
-        v_l4_h_b_c));
-    CALL(launch(m, LAST, k_product_1fe9e55d, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
-        v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 140));
-    CALL(launch(m, FIRST, k_product_73f4a156, "l4.a.c.parts", 256, 256, stream, v_l4_a_c_lines,
+    CALL(launch(m, ALONE, k_product_ffc091e4, "l4.h", 256, 256, stream, v_l4_h_b_c_lines, v_l4_h_r,
+        v_l4_d_c_scaled, v_l3, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 140));
+    CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.a.c.parts", 256, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, FIRST, k_product_73f4a156, "l4.b.c.parts", 256, 256, stream, v_l4_b_c_lines,
+    CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.b.c.parts", 256, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, MIDDLE, k_stitch_fcf2803f, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_f));
     CALL(launch(m, LAST, k_reduce_8b7d6149, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
-    return 0;
-}
-
-static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_r0(m, in, out, stream));
-    CALL(steps_from_l4_h_b_c(m, in, out, stream));
     return 0;
 }
 

@@ -8,55 +8,55 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 89 MB (workspace 512 kB of it), constants 153 MB, peak in create 320 MB
-// plan      46 steps, 845.6 us estimated; 1530.1 us without derivation
+// plan      46 steps, 845.6 us estimated; 1516.6 us without derivation
 // libraries none
 // by        basis change 36, summation splitting 2
-//   104.2 us est. r0                       k_product_713e91a6
+//   104.2 us est. r0                       k_product_e4890888
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
-//    23.1 us est. l1.a.a.c.product         k_product_8a955f22
+//    23.1 us est. l1.a.a.c.product         k_product_5ff3f2d6
 //    17.4 us est. l1.a.b.c.data            k_stitch_fbe2129a
-//    23.1 us est. l1.a.b.c.product         k_product_8a955f22
+//    23.1 us est. l1.a.b.c.product         k_product_5ff3f2d6
 //    22.2 us est. l1.b.a.c.data            k_stitch_20681cf6
-//    23.1 us est. l1.b.a.c.product         k_product_8a955f22
+//    23.1 us est. l1.b.a.c.product         k_product_5ff3f2d6
 //    17.4 us est. l1.b.b.c.data            k_stitch_fbe2129a
-//    23.1 us est. l1.b.b.c.product         k_product_8a955f22
+//    23.1 us est. l1.b.b.c.product         k_product_5ff3f2d6
 //    14.9 us est. l1.b                     k_basis_7789205c
-//    47.5 us est. l2.h.r                   k_product_508a7bfe
+//    47.5 us est. l2.h.r                   k_product_6eb6cb3f
 //     5.6 us est. l2.h.b.c.data            k_basis_e2588060
-//    25.0 us est. l2.h.b.c.product         k_product_231ca0f6
+//    25.0 us est. l2.h.b.c.product         k_product_e230c8df
 //     5.1 us est. l2.h.b.c                 k_basis_7aa9a3b6
-//     6.7 us est. l2.h                     k_product_d1e57323
+//     6.7 us est. l2.h                     k_product_224c8a21
 //     5.6 us est. l2.a.c.data              k_basis_e2588060
-//    25.0 us est. l2.a.c.product           k_product_231ca0f6
+//    25.0 us est. l2.a.c.product           k_product_e230c8df
 //     5.1 us est. l2.r                     k_basis_1a3aa0d3
 //     5.6 us est. l2.b.c.data              k_basis_e2588060
-//    25.0 us est. l2.b.c.product           k_product_231ca0f6
+//    25.0 us est. l2.b.c.product           k_product_e230c8df
 //     6.2 us est. l2                       k_basis_37e62764
-//    50.5 us est. l3.h.r                   k_product_9c11571f
+//    50.5 us est. l3.h.r                   k_product_14c8233a
 //     4.1 us est. l3.h.b.c.data            k_basis_44891dcb
-//    35.6 us est. l3.h.b.c.product         k_product_30063da8
+//    35.6 us est. l3.h.b.c.product         k_product_e9bf768a
 //     3.6 us est. l3.h.b.c                 k_basis_adac3d23
-//     7.2 us est. l3.h                     k_product_c40a812f
+//     7.2 us est. l3.h                     k_product_e6ef58be
 //     4.1 us est. l3.a.c.data              k_basis_44891dcb
-//    35.6 us est. l3.a.c.product           k_product_30063da8
+//    35.6 us est. l3.a.c.product           k_product_e9bf768a
 //     3.6 us est. l3.r                     k_basis_056a70c6
 //     4.1 us est. l3.b.c.data              k_basis_44891dcb
-//    35.6 us est. l3.b.c.product           k_product_30063da8
+//    35.6 us est. l3.b.c.product           k_product_e9bf768a
 //     4.1 us est. l3                       k_basis_d2e0ceac
-//    49.5 us est. l4.h.a.c.part            k_product_cc542374
+//    49.5 us est. l4.h.a.c.part            k_product_166eff6e
 //     4.0 us est. l4.h.r                   k_reduce_95934afe
 //     2.7 us est. l4.h.b.c.data            k_basis_c82ae8a3
-//    39.1 us est. l4.h.b.c.product         k_product_b46049d0
+//    39.1 us est. l4.h.b.c.product         k_product_18c0506c
 //     2.4 us est. l4.h.b.c                 k_basis_e1ba8ca3
-//     9.2 us est. l4.h                     k_product_984af5e3
+//     9.2 us est. l4.h                     k_product_5824a980
 //     2.7 us est. l4.a.c.data              k_basis_c82ae8a3
-//    39.1 us est. l4.a.c.product           k_product_b46049d0
+//    39.1 us est. l4.a.c.product           k_product_18c0506c
 //     2.4 us est. l4.r                     k_basis_d9102e59
 //     2.7 us est. l4.b.c.data              k_basis_c82ae8a3
-//    39.1 us est. l4.b.c.product           k_product_b46049d0
+//    39.1 us est. l4.b.c.product           k_product_18c0506c
 //     2.7 us est. l4                       k_basis_87dfa24d
 //     1.9 us est. f                        k_reduce_7739307d
-//     2.9 us est. y                        k_product_eb28a28b, in 8 parts
+//     2.9 us est. y                        k_product_5c23e901, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -649,9 +649,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -661,21 +667,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -699,7 +708,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -726,11 +735,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -880,13 +888,13 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_713e91a6(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_e4890888(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -911,9 +919,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_713e91a6(const float 
         return fetch<float>(&p1[i0 * 150528 + i2 * 448 + i3 * 2 + tap.x],
             (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128, 8>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1044,7 +1054,7 @@ static __global__ void __launch_bounds__(256) k_stitch_abd2d4f5(const float *p0,
 // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
 //     l1.a.a.c.filter[i0,i1,i2,r0]
 // p0: l1.a.a.c.filter, p1: l1.a.a.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_8a955f22(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5ff3f2d6(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1060,9 +1070,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_8a955f22(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[i1 * 200704 + r0 * 3136 + i5], i5 < 3136);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1245,7 +1257,7 @@ static __global__ void __launch_bounds__(256) k_basis_7789205c(const float *p0, 
 //     l2.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:28, i3 in 0:28, pad l1.b 0
 // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
 // p0: l2.h.a.c.lines, p1: l1.b, p2: l2.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_508a7bfe(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6eb6cb3f(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1266,8 +1278,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_508a7bfe(const float 
         return fetch<float>(&p1[i0 * 200704 + r0 * 3136 + i2 * 112 + r1 * 56 + i3 * 2 + r2 - 57],
             n < 12544u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
+    auto dot = tile.none();
+    tile.multiply<false, false, 1>(0u, 576u, moving<512, 8192>(a), b, next_early, dot);
     float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 576u, moving<512, 8192>(a), b, next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1329,7 +1343,7 @@ static __global__ void __launch_bounds__(256) k_basis_e2588060(const float *p0,
 // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
 //     l2.h.b.c.filter[i0,i1,i2,r0]
 // p0: l2.h.b.c.filter, p1: l2.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_231ca0f6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e230c8df(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1345,9 +1359,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_231ca0f6(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float4>(&p1[i1 * 100352 + r0 * 784 + i5], i5 < 784);
     };
-    float acc[8][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<3136, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[8][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 8 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1400,7 +1416,7 @@ static __global__ void __launch_bounds__(256) k_basis_7aa9a3b6(const float *p0,
 //     i3 in 0:28
 // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
 // p0: l2.d.c.scaled, p1: l1.b, p2: l2.h.b.c, p3: l2.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_d1e57323(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_224c8a21(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1418,9 +1434,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_d1e57323(const float 
         const int r0 = (int)(e / 64u % 16u);
         return fetch<float>(&p1[i0 * 200704 + r0 * 3136 + i2 * 112 + i3 * 2], n < 12544u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 64u, moving<512, 8192>(a), moving<12544, 0>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1524,7 +1542,7 @@ static __global__ void __launch_bounds__(256) k_basis_37e62764(const float *p0, 
 //     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_9c11571f(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_14c8233a(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1545,8 +1563,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_9c11571f(const float 
         return fetch<float>(&p1[i0 * 100352 + r0 * 784 + i2 * 56 + r1 * 28 + i3 * 2 + r2 - 29],
             n < 3136u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
+    auto dot = tile.none();
+    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 16384>(a), b, next_early, dot);
     float acc[4][12] = {};
-    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 16384>(a), b, next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1608,7 +1628,7 @@ static __global__ void __launch_bounds__(128) k_basis_44891dcb(const float *p0,
 // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
 //     l3.h.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.b.c.filter, p1: l3.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_30063da8(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e9bf768a(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1624,9 +1644,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_30063da8(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 65536 + r0 * 256 + i5]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<1024, 16384>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1682,7 +1704,7 @@ static __global__ void __launch_bounds__(128) k_basis_adac3d23(const float *p0,
 //     i3 in 0:14
 // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_c40a812f(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_e6ef58be(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1700,9 +1722,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_c40a812f(const float 
         const int r0 = (int)(e / 32u % 32u);
         return fetch<float>(&p1[i0 * 100352 + r0 * 784 + i2 * 56 + i3 * 2], n < 3136u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 128u, moving<1024, 16384>(a), moving<3136, 0>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1816,7 +1840,7 @@ static __global__ void __launch_bounds__(128) k_basis_d2e0ceac(const float *p0, 
 // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3[i2,r0,i0+2*i4-1,i1+2*i5-1] *
 //     l4.h.a.c.part.lines[i0,i1,i3,r0] where i4 in 0:7, i5 in 0:7, pad l3 0
 // p0: l4.h.a.c.part.lines, p1: l3
-static __global__ void __launch_bounds__(256, 1) k_product_cc542374(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_166eff6e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1837,9 +1861,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_cc542374(const float 
         return fetch<float>(&p1[i2 * 50176 + r0 * 196 + i4 * 28 + i0 * 14 + i5 * 2 + i1 - 15],
             n < 784u && i4 * 2 + i0 >= 1 && i5 * 2 + i1 >= 1);
     };
-    float acc[8][8] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 256u, moving<18432, 147456>(a), moving<784, 1568>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[8][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 8 * 8; e += 1) {
         const int i = e / 8, j = e % 8;
@@ -1918,7 +1944,7 @@ static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
 // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
 //     l4.h.b.c.filter[i0,i1,i2,r0]
 // p0: l4.h.b.c.filter, p1: l4.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_b46049d0(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_18c0506c(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1934,9 +1960,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_b46049d0(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i5]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1991,7 +2019,7 @@ static __global__ void __launch_bounds__(64) k_basis_e1ba8ca3(const float *p0,
 //     i3 in 0:7
 // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_984af5e3(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_5824a980(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2009,9 +2037,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_984af5e3(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[i0 * 50176 + r0 * 196 + i2 * 28 + i3 * 2], n < 784u);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 256u, moving<2048, 32768>(a), moving<784, 3136>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2137,7 +2167,7 @@ static __global__ void __launch_bounds__(128) k_reduce_7739307d(const float *p0,
 // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
 // y[i0,i1] = y.sum[i0,i1] + bias[i1]
 // p0: f, p1: fc, p2: bias
-static __global__ void CLUSTER(8) k_product_eb28a28b(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_5c23e901(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2152,10 +2182,12 @@ static __global__ void CLUSTER(8) k_product_eb28a28b(const float *p0, const floa
         const int r0 = (int)(e % 16u * 4u);
         return fetch<float4>(&p1[i1 * 512 + r0], i1 < 1000);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 64u;
     tile.multiply<false, true, 2>(from, min(from + 64u, 512u), moving<64, 4096>(a), moving<4,
-        32768>(b), next_early, acc);
+        32768>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2939,7 +2971,7 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_713e91a6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_e4890888);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3128,75 +3160,75 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_713e91a6, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_e4890888, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_stitch_abd2d4f5, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
-    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.a.a.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5ff3f2d6, "l1.a.a.c.product", 900, 256, stream,
         v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
     CALL(launch(m, MIDDLE, k_stitch_fbe2129a, "l1.a.b.c.data", 1024, 224, stream,
         v_l1_a_a_c_product, v_l1_a_a_t, v_l1_a_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.a.b.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5ff3f2d6, "l1.a.b.c.product", 900, 256, stream,
         v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
     CALL(launch(m, MIDDLE, k_stitch_20681cf6, "l1.b.a.c.data", 1024, 224, stream,
         v_l1_a_b_c_product, v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
-    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.b.a.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5ff3f2d6, "l1.b.a.c.product", 900, 256, stream,
         v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
     CALL(launch(m, MIDDLE, k_stitch_fbe2129a, "l1.b.b.c.data", 1024, 224, stream,
         v_l1_b_a_c_product, v_l1_b_a_t, v_l1_b_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_8a955f22, "l1.b.b.c.product", 900, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_5ff3f2d6, "l1.b.b.c.product", 900, 256, stream,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
     CALL(launch(m, LAST, k_basis_7789205c, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, FIRST, k_product_508a7bfe, "l2.h.r", 262, 256, stream, v_l2_h_a_c_lines, v_l1_b,
+    CALL(launch(m, FIRST, k_product_6eb6cb3f, "l2.h.r", 262, 256, stream, v_l2_h_a_c_lines, v_l1_b,
         v_l2_h_a_t, v_l2_h_r));
     CALL(launch(m, LAST, k_basis_e2588060, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
-    CALL(launch(m, FIRST, k_product_231ca0f6, "l2.h.b.c.product", 252, 256, stream,
+    CALL(launch(m, FIRST, k_product_e230c8df, "l2.h.b.c.product", 252, 256, stream,
         v_l2_h_b_c_filter, v_l2_h_b_c_data, v_l2_h_b_c_product));
     CALL(launch(m, LAST, k_basis_7aa9a3b6, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
-    CALL(launch(m, FIRST, k_product_d1e57323, "l2.h", 132, 256, stream, v_l2_d_c_scaled, v_l1_b,
+    CALL(launch(m, FIRST, k_product_224c8a21, "l2.h", 132, 256, stream, v_l2_d_c_scaled, v_l1_b,
         v_l2_h_b_c, v_l2_h_const, v_l2_h));
     CALL(launch(m, LAST, k_basis_e2588060, "l2.a.c.data", 392, 256, stream, v_l2_h, v_l2_a_c_data));
-    CALL(launch(m, FIRST, k_product_231ca0f6, "l2.a.c.product", 252, 256, stream, v_l2_a_c_filter,
+    CALL(launch(m, FIRST, k_product_e230c8df, "l2.a.c.product", 252, 256, stream, v_l2_a_c_filter,
         v_l2_a_c_data, v_l2_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_1a3aa0d3, "l2.r", 392, 256, stream, v_l2_a_c_product, v_l2_a_t,
         v_l2_r));
     CALL(launch(m, LAST, k_basis_e2588060, "l2.b.c.data", 392, 256, stream, v_l2_r, v_l2_b_c_data));
-    CALL(launch(m, FIRST, k_product_231ca0f6, "l2.b.c.product", 252, 256, stream, v_l2_b_c_filter,
+    CALL(launch(m, FIRST, k_product_e230c8df, "l2.b.c.product", 252, 256, stream, v_l2_b_c_filter,
         v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, LAST, k_basis_37e62764, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, FIRST, k_product_9c11571f, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, FIRST, k_product_14c8233a, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_30063da8, "l3.h.b.c.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_e9bf768a, "l3.h.b.c.product", 576, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
     CALL(launch(m, LAST, k_basis_adac3d23, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
-    CALL(launch(m, FIRST, k_product_c40a812f, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
+    CALL(launch(m, FIRST, k_product_e6ef58be, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_30063da8, "l3.a.c.product", 576, 256, stream, v_l3_a_c_filter,
+    CALL(launch(m, MIDDLE, k_product_e9bf768a, "l3.a.c.product", 576, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_056a70c6, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
         v_l3_r));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.b.c.data", 512, 128, stream, v_l3_r,
         v_l3_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_30063da8, "l3.b.c.product", 576, 256, stream, v_l3_b_c_filter,
+    CALL(launch(m, MIDDLE, k_product_e9bf768a, "l3.b.c.product", 576, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, LAST, k_basis_d2e0ceac, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, FIRST, k_product_cc542374, "l4.h.a.c.part", 252, 256, stream,
+    CALL(launch(m, FIRST, k_product_166eff6e, "l4.h.a.c.part", 252, 256, stream,
         v_l4_h_a_c_part_lines, v_l3, v_l4_h_a_c_part));
     CALL(launch(m, MIDDLE, k_reduce_95934afe, "l4.h.r", 1568, 256, stream, v_l4_h_a_c_part,
         v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
         v_l4_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_b46049d0, "l4.h.b.c.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_18c0506c, "l4.h.b.c.product", 576, 256, stream,
         v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product));
     return 0;
 }
@@ -3206,23 +3238,23 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
     (void)in;
     CALL(launch(m, LAST, k_basis_e1ba8ca3, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
         v_l4_h_b_c));
-    CALL(launch(m, FIRST, k_product_984af5e3, "l4.h", 104, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, FIRST, k_product_5824a980, "l4.h", 104, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_b46049d0, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
+    CALL(launch(m, MIDDLE, k_product_18c0506c, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
         v_l4_a_c_data, v_l4_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
         v_l4_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r,
         v_l4_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_b46049d0, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
+    CALL(launch(m, MIDDLE, k_product_18c0506c, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
         v_l4_b_c_data, v_l4_b_c_product));
     CALL(launch(m, MIDDLE, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
     // f stored as [i1,i0]
     CALL(launch(m, MIDDLE, k_reduce_7739307d, "f", 2048, 128, stream, v_l4, v_f));
-    CALL(launch(m, LAST, k_product_eb28a28b, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
+    CALL(launch(m, LAST, k_product_5c23e901, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
         (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }

@@ -7,89 +7,86 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 9408 kB (workspace 2048 kB of it), constants 112 MB, peak in create 225 MB
-// plan      81 steps, 399.0 us estimated; 432.7 us without derivation
+// memory    arena 9408 kB (workspace 4096 kB of it), constants 112 MB, peak in create 225 MB
+// plan      78 steps, 393.0 us estimated; 425.3 us without derivation
 // libraries none
 // by        basis change 33, merging 1, summation splitting 5
-//     9.0 us est. r0                       k_product_51287ae4
+//     9.0 us est. r0                       k_product_fa72587e
 //     2.0 us est. p0                       k_reduce_771927ed
-//     2.8 us est. l1.h.r                   k_product_f180865d
+//     2.8 us est. l1.h.r                   k_product_bac2a334
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
-//     4.2 us est. l1.h.b.c.product         k_product_bdcf493e
+//     4.2 us est. l1.h.b.c.product         k_product_12ce7e9e
 //     1.8 us est. l1.h.t                   k_basis_3adc4c30
-//     7.1 us est. l1.h                     k_product_18887706
-//     6.0 us est. l1.h.0.r                 k_product_2f60db2e
+//     7.1 us est. l1.h                     k_product_7724b782
+//     6.0 us est. l1.h.0.r                 k_product_d5fbaa7b
 //     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
-//     4.2 us est. l1.h.0.b.c.product       k_product_bdcf493e
+//     4.2 us est. l1.h.0.b.c.product       k_product_12ce7e9e
 //     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
-//     4.5 us est. l1.h.0                   k_product_a2ff115e
-//     6.0 us est. l1.h.1.r                 k_product_2f60db2e
+//     4.5 us est. l1.h.0                   k_product_adbc1c16
+//     6.0 us est. l1.h.1.r                 k_product_d5fbaa7b
 //     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
-//     4.2 us est. l1.h.1.b.c.product       k_product_bdcf493e
+//     4.2 us est. l1.h.1.b.c.product       k_product_12ce7e9e
 //     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
-//     4.5 us est. l1.h.1                   k_product_a2ff115e
-//     8.3 us est. l2.h.r                   k_product_d9b22a9e
-//     8.5 us est. l2.h.b.c.part            k_product_910b0ceb
+//     4.5 us est. l1.h.1                   k_product_adbc1c16
+//     8.3 us est. l2.h.r                   k_product_0de6f134
+//     8.5 us est. l2.h.b.c.part            k_product_eedf752a
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
-//     5.5 us est. l2.h.c.c                 k_product_08adbad1
-//     9.2 us est. l2.h                     k_product_48076347
-//     6.5 us est. l2.h.0.r                 k_product_000b0858, in 4 parts
+//    13.4 us est. l2.h                     k_product_84abe001
+//     6.5 us est. l2.h.0.r                 k_product_db6991a5, in 4 parts
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
-//     5.2 us est. l2.h.0.b.c.product       k_product_cae000ab
+//     5.2 us est. l2.h.0.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
-//     5.5 us est. l2.h.0                   k_product_bd21160e
-//     6.5 us est. l2.h.1.r                 k_product_000b0858, in 4 parts
+//     5.5 us est. l2.h.0                   k_product_0803fa29
+//     6.5 us est. l2.h.1.r                 k_product_db6991a5, in 4 parts
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
-//     5.2 us est. l2.h.1.b.c.product       k_product_cae000ab
+//     5.2 us est. l2.h.1.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
-//     5.5 us est. l2.h.1                   k_product_bd21160e
-//     6.5 us est. l2.h.2.r                 k_product_000b0858, in 4 parts
+//     5.5 us est. l2.h.1                   k_product_0803fa29
+//     6.5 us est. l2.h.2.r                 k_product_db6991a5, in 4 parts
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
-//     5.2 us est. l2.h.2.b.c.product       k_product_cae000ab
+//     5.2 us est. l2.h.2.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
-//     5.3 us est. l2.h.2                   k_product_f5f8bbf2
-//     9.9 us est. l3.h.r                   k_product_28dc3111, in 2 parts
-//    11.2 us est. l3.h.t                   k_product_ce9c0732, in 8 parts
-//     6.0 us est. l3.h.c.c                 k_product_6e41faf1
-//     9.9 us est. l3.h                     k_product_d9acbd12, in 2 parts
-//     6.6 us est. l3.h.0.r                 k_product_05cf9520, in 8 parts
+//     5.3 us est. l2.h.2                   k_product_cb641dc3
+//     9.9 us est. l3.h.r                   k_product_e4c1f4ea, in 2 parts
+//    11.2 us est. l3.h.t                   k_product_86fd2cd2, in 8 parts
+//    13.8 us est. l3.h                     k_product_6f04a41c, in 4 parts
+//     6.6 us est. l3.h.0.r                 k_product_c9fbae61, in 8 parts
 //     1.5 us est. l3.h.0.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.0.b.c.product       k_product_55f6e29e
+//     6.2 us est. l3.h.0.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.0                   k_product_ae2d5ad2
-//     6.6 us est. l3.h.1.r                 k_product_05cf9520, in 8 parts
+//     6.0 us est. l3.h.0                   k_product_291e4103
+//     6.6 us est. l3.h.1.r                 k_product_c9fbae61, in 8 parts
 //     1.5 us est. l3.h.1.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.1.b.c.product       k_product_55f6e29e
+//     6.2 us est. l3.h.1.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.1                   k_product_ae2d5ad2
-//     6.6 us est. l3.h.2.r                 k_product_05cf9520, in 8 parts
+//     6.0 us est. l3.h.1                   k_product_291e4103
+//     6.6 us est. l3.h.2.r                 k_product_c9fbae61, in 8 parts
 //     1.5 us est. l3.h.2.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.2.b.c.product       k_product_55f6e29e
+//     6.2 us est. l3.h.2.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.2                   k_product_ae2d5ad2
-//     6.6 us est. l3.h.3.r                 k_product_05cf9520, in 8 parts
+//     6.0 us est. l3.h.2                   k_product_291e4103
+//     6.6 us est. l3.h.3.r                 k_product_c9fbae61, in 8 parts
 //     1.5 us est. l3.h.3.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.3.b.c.product       k_product_55f6e29e
+//     6.2 us est. l3.h.3.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.3                   k_product_ae2d5ad2
-//     6.6 us est. l3.h.4.r                 k_product_05cf9520, in 8 parts
+//     6.0 us est. l3.h.3                   k_product_291e4103
+//     6.6 us est. l3.h.4.r                 k_product_c9fbae61, in 8 parts
 //     1.5 us est. l3.h.4.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.4.b.c.product       k_product_55f6e29e
+//     6.2 us est. l3.h.4.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.4                   k_product_1124d153
-//    10.1 us est. l4.h.r                   k_product_7a36f777, in 4 parts
-//     9.7 us est. l4.h.b.c.parts           k_product_58eb9b8d
+//     6.0 us est. l3.h.4                   k_product_46bbdf8a
+//    10.1 us est. l4.h.r                   k_product_32b3b93a, in 4 parts
+//     9.7 us est. l4.h.b.c.parts           k_product_e5fd2409
 //     1.9 us est. l4.h.t                   k_reduce_0e6597b9
-//     6.6 us est. l4.h.c.c                 k_product_e9614499, in 4 parts
-//    10.1 us est. l4.h                     k_product_4ca6d659, in 4 parts
-//     7.0 us est. l4.h.0.r                 k_product_bd0bf82b, in 8 parts
-//     9.7 us est. l4.h.0.b.c.parts         k_product_73f4a156
+//    14.1 us est. l4.h                     k_product_83f77a1c, in 8 parts
+//     7.0 us est. l4.h.0.r                 k_product_b888e9be, in 8 parts
+//     9.7 us est. l4.h.0.b.c.parts         k_product_1c6f71a7
 //     1.9 us est. l4.h.0.t                 k_reduce_0e6597b9
-//     6.6 us est. l4.h.0                   k_product_482979bb, in 4 parts
-//     7.0 us est. l4.h.1.r                 k_product_bd0bf82b, in 8 parts
-//     9.7 us est. l4.h.1.b.c.parts         k_product_73f4a156
+//     6.6 us est. l4.h.0                   k_product_da130c5a, in 4 parts
+//     7.0 us est. l4.h.1.r                 k_product_b888e9be, in 8 parts
+//     9.7 us est. l4.h.1.b.c.parts         k_product_1c6f71a7
 //     1.9 us est. l4.h.1.t                 k_reduce_0e6597b9
-//     6.6 us est. l4.h.1                   k_product_482979bb, in 4 parts
+//     6.6 us est. l4.h.1                   k_product_da130c5a, in 4 parts
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
@@ -496,16 +493,15 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_t ARENA(3612672)
 #define v_l2_h_c_s INIT(94695936)
 #define v_l2_h_c_c_scaled CONST(10512128)
-#define v_l2_h_c_c ARENA(0)
 #define v_l2_h_const CONST(10774272)
-#define v_l2_h ARENA(2097152)
+#define v_l2_h ARENA(4194304)
 #define v_l2_h_0_b_s INIT(94697984)
 #define v_l2_h_0_b_c_scaled INIT(94698496)
 #define v_l2_h_0_b_c_filter CONST(10776320)
 #define v_l2_h_0_a_s INIT(95288320)
 #define v_l2_h_0_a_c_scaled CONST(13135616)
 #define v_l2_h_0_a_t CONST(13397760)
-#define v_l2_h_0_r ARENA(3702784)
+#define v_l2_h_0_r ARENA(5799936)
 #define v_l2_h_0_b_c_data ARENA(0)
 #define v_l2_h_0_b_c_product ARENA(903168)
 #define v_l2_h_0_b_t CONST(13398272)
@@ -513,14 +509,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_0_c_s INIT(95288832)
 #define v_l2_h_0_c_c_scaled CONST(13398784)
 #define v_l2_h_0_c_t CONST(13660928)
-#define v_l2_h_0 ARENA(3702784)
+#define v_l2_h_0 ARENA(5799936)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
 #define v_l2_h_1_b_c_filter CONST(13662976)
 #define v_l2_h_1_a_s INIT(95881216)
 #define v_l2_h_1_a_c_scaled CONST(16022272)
 #define v_l2_h_1_a_t CONST(16284416)
-#define v_l2_h_1_r ARENA(2097152)
+#define v_l2_h_1_r ARENA(4194304)
 #define v_l2_h_1_b_c_data ARENA(0)
 #define v_l2_h_1_b_c_product ARENA(903168)
 #define v_l2_h_1_b_t CONST(16284928)
@@ -528,14 +524,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_1_c_s INIT(95881728)
 #define v_l2_h_1_c_c_scaled CONST(16285440)
 #define v_l2_h_1_c_t CONST(16547584)
-#define v_l2_h_1 ARENA(2097152)
+#define v_l2_h_1 ARENA(4194304)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
 #define v_l2_h_2_b_c_filter CONST(16549632)
 #define v_l2_h_2_a_s INIT(96474112)
 #define v_l2_h_2_a_c_scaled CONST(18908928)
 #define v_l2_h_2_a_t CONST(19171072)
-#define v_l2_h_2_r ARENA(3702784)
+#define v_l2_h_2_r ARENA(5799936)
 #define v_l2_h_2_b_c_data ARENA(0)
 #define v_l2_h_2_b_c_product ARENA(903168)
 #define v_l2_h_2_b_t CONST(19171584)
@@ -547,19 +543,18 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_a_t CONST(19174144)
 #define v_l3_h_b_s INIT(96481792)
 #define v_l3_h_b_t CONST(19175168)
-#define v_l3_h_t ARENA(2899968)
+#define v_l3_h_t ARENA(4997120)
 #define v_l3_h_c_s INIT(96482816)
 #define v_l3_h_c_c_scaled CONST(19176192)
-#define v_l3_h_c_c ARENA(2097152)
 #define v_l3_h_const CONST(20224768)
-#define v_l3_h ARENA(2899968)
+#define v_l3_h ARENA(4194304)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
 #define v_l3_h_0_b_c_filter CONST(20228864)
 #define v_l3_h_0_a_s INIT(98847232)
 #define v_l3_h_0_a_c_scaled CONST(24423168)
 #define v_l3_h_0_a_t CONST(25471744)
-#define v_l3_h_0_r ARENA(2097152)
+#define v_l3_h_0_r ARENA(4997120)
 #define v_l3_h_0_b_c_data ARENA(0)
 #define v_l3_h_0_b_c_product ARENA(802816)
 #define v_l3_h_0_b_t CONST(25472768)
@@ -567,14 +562,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_0_c_s INIT(98848256)
 #define v_l3_h_0_c_c_scaled CONST(25473792)
 #define v_l3_h_0_c_t CONST(26522368)
-#define v_l3_h_0 ARENA(2097152)
+#define v_l3_h_0 ARENA(4997120)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
 #define v_l3_h_1_b_c_filter CONST(26526464)
 #define v_l3_h_1_a_s INIT(101212672)
 #define v_l3_h_1_a_c_scaled CONST(30720768)
 #define v_l3_h_1_a_t CONST(31769344)
-#define v_l3_h_1_r ARENA(2899968)
+#define v_l3_h_1_r ARENA(4194304)
 #define v_l3_h_1_b_c_data ARENA(0)
 #define v_l3_h_1_b_c_product ARENA(802816)
 #define v_l3_h_1_b_t CONST(31770368)
@@ -582,14 +577,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_1_c_s INIT(101213696)
 #define v_l3_h_1_c_c_scaled CONST(31771392)
 #define v_l3_h_1_c_t CONST(32819968)
-#define v_l3_h_1 ARENA(2899968)
+#define v_l3_h_1 ARENA(4194304)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
 #define v_l3_h_2_b_c_filter CONST(32824064)
 #define v_l3_h_2_a_s INIT(103578112)
 #define v_l3_h_2_a_c_scaled CONST(37018368)
 #define v_l3_h_2_a_t CONST(38066944)
-#define v_l3_h_2_r ARENA(2097152)
+#define v_l3_h_2_r ARENA(4997120)
 #define v_l3_h_2_b_c_data ARENA(0)
 #define v_l3_h_2_b_c_product ARENA(802816)
 #define v_l3_h_2_b_t CONST(38067968)
@@ -597,14 +592,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_2_c_s INIT(103579136)
 #define v_l3_h_2_c_c_scaled CONST(38068992)
 #define v_l3_h_2_c_t CONST(39117568)
-#define v_l3_h_2 ARENA(2097152)
+#define v_l3_h_2 ARENA(4997120)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
 #define v_l3_h_3_b_c_filter CONST(39121664)
 #define v_l3_h_3_a_s INIT(105943552)
 #define v_l3_h_3_a_c_scaled CONST(43315968)
 #define v_l3_h_3_a_t CONST(44364544)
-#define v_l3_h_3_r ARENA(2899968)
+#define v_l3_h_3_r ARENA(4194304)
 #define v_l3_h_3_b_c_data ARENA(0)
 #define v_l3_h_3_b_c_product ARENA(802816)
 #define v_l3_h_3_b_t CONST(44365568)
@@ -612,14 +607,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_3_c_s INIT(105944576)
 #define v_l3_h_3_c_c_scaled CONST(44366592)
 #define v_l3_h_3_c_t CONST(45415168)
-#define v_l3_h_3 ARENA(2899968)
+#define v_l3_h_3 ARENA(4194304)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
 #define v_l3_h_4_b_c_filter CONST(45419264)
 #define v_l3_h_4_a_s INIT(108308992)
 #define v_l3_h_4_a_c_scaled CONST(49613568)
 #define v_l3_h_4_a_t CONST(50662144)
-#define v_l3_h_4_r ARENA(2097152)
+#define v_l3_h_4_r ARENA(4997120)
 #define v_l3_h_4_b_c_data ARENA(0)
 #define v_l3_h_4_b_c_product ARENA(802816)
 #define v_l3_h_4_b_t CONST(50663168)
@@ -630,59 +625,58 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_d_s INIT(108314112)
 #define v_l4_h_a_s INIT(108322304)
 #define v_l4_h_a_t CONST(51716864)
-#define v_l4_h_r ARENA(3211264)
+#define v_l4_h_r ARENA(4194304)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
 #define v_l4_h_b_t CONST(51718912)
-#define v_l4_h_t ARENA(3211264)
+#define v_l4_h_t ARENA(4595712)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(51720960)
-#define v_l4_h_c_c ARENA(2097152)
-#define v_l4_h_const CONST(55915264)
-#define v_l4_h ARENA(3211264)
+#define v_l4_h_const CONST(51720960)
+#define v_l4_h ARENA(4194304)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(55923456)
-#define v_l4_h_0_a_t CONST(60117760)
-#define v_l4_h_0_r ARENA(3612672)
+#define v_l4_h_0_a_c_scaled CONST(51729152)
+#define v_l4_h_0_a_t CONST(55923456)
+#define v_l4_h_0_r ARENA(4595712)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(60119808)
+#define v_l4_h_0_b_c_lines CONST(55925504)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(69556992)
-#define v_l4_h_0_t ARENA(4014080)
+#define v_l4_h_0_b_t CONST(65362688)
+#define v_l4_h_0_t ARENA(4997120)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(69559040)
-#define v_l4_h_0_c_t CONST(73753344)
-#define v_l4_h_0 ARENA(3612672)
+#define v_l4_h_0_c_c_scaled CONST(65364736)
+#define v_l4_h_0_c_t CONST(69559040)
+#define v_l4_h_0 ARENA(4595712)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(73761536)
-#define v_l4_h_1_a_t CONST(77955840)
-#define v_l4_h_1_r ARENA(3211264)
+#define v_l4_h_1_a_c_scaled CONST(69567232)
+#define v_l4_h_1_a_t CONST(73761536)
+#define v_l4_h_1_r ARENA(4194304)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(77957888)
+#define v_l4_h_1_b_c_lines CONST(73763584)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(87395072)
-#define v_l4_h_1_t ARENA(3211264)
+#define v_l4_h_1_b_t CONST(83200768)
+#define v_l4_h_1_t ARENA(4997120)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(87397120)
-#define v_l4_h_1_c_t CONST(91591424)
-#define v_l4_h_1 ARENA(2097152)
+#define v_l4_h_1_c_c_scaled CONST(83202816)
+#define v_l4_h_1_c_t CONST(87397120)
+#define v_l4_h_1 ARENA(4194304)
 #define v_f ARENA(0)
-#define v_stem_c_scaled CONST(91599616)
-#define v_l2_d_c_scaled CONST(91637248)
+#define v_stem_c_scaled CONST(87405312)
+#define v_l2_d_c_scaled CONST(87442944)
 #define v_l2_h_r ARENA(3612672)
-#define v_l2_h_b_c_part_lines CONST(92161536)
-#define v_l2_h_2 ARENA(3702784)
-#define v_l3_d_c_scaled CONST(92751360)
-#define v_l3_h_a_c_scaled CONST(94848512)
-#define v_l3_h_r ARENA(2097152)
-#define v_l3_h_b_c_lines CONST(95372800)
-#define v_l3_h_4 ARENA(3702784)
-#define v_l4_d_c_scaled CONST(97732096)
-#define v_l4_h_a_c_scaled CONST(106120704)
-#define v_l4_h_b_c_lines CONST(108217856)
+#define v_l2_h_b_c_part_lines CONST(87967232)
+#define v_l2_h_2 ARENA(5799936)
+#define v_l3_d_c_scaled CONST(88557056)
+#define v_l3_h_a_c_scaled CONST(90654208)
+#define v_l3_h_r ARENA(4194304)
+#define v_l3_h_b_c_lines CONST(91178496)
+#define v_l3_h_4 ARENA(4997120)
+#define v_l4_d_c_scaled CONST(93537792)
+#define v_l4_h_a_c_scaled CONST(101926400)
+#define v_l4_h_b_c_lines CONST(104023552)
+#define v_l4_h_c_c_scaled CONST(113460736)
 #define v_l2_h_2_c_c_scaled CONST(117655040)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 117919488ull
+#define CONST_BYTES 117919232ull
 #define INIT_BYTES 108359168ull
 #define v_arrived CONST_OF(unsigned, 117917184)
 
@@ -975,9 +969,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -987,21 +987,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -1025,7 +1028,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -1052,11 +1055,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -1206,13 +1208,13 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_51287ae4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fa72587e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 131u * 96u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -1236,9 +1238,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_51287ae4(const float 
         return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
             n < 12544u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1294,7 +1298,7 @@ static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
 // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
 // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
 // p0: l1.h.a.c.scaled, p1: p0, p2: l1.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_f180865d(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_bac2a334(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1309,9 +1313,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_f180865d(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 200704>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1384,7 +1390,7 @@ static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
 // l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
 //     l1.h.b.c.filter[i0,i1,i2,r0]
 // p0: l1.h.b.c.filter, p1: l1.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_12ce7e9e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1400,9 +1406,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1473,7 +1481,7 @@ static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
 // by merging: sum of products
 // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
 // p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1488,9 +1496,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float 
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1507,7 +1517,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_18887706(const float 
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d5fbaa7b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1522,9 +1532,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 401408>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1539,7 +1551,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_2f60db2e(const float 
 // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
 // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
 // p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1554,9 +1566,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float 
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -1575,7 +1589,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_a2ff115e(const float 
 // l2.h.a.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,i2,i3] * l2.h.a.c.scaled[i1,r0]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
 // p0: l1.h.1, p1: l2.h.a.c.scaled, p2: l2.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_d9b22a9e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_0de6f134(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1590,9 +1604,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_d9b22a9e(const float 
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i1 * 256 + r0]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, true, 2>(0u, 256u, moving<12544, 401408>(a), moving<4, 32768>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1608,7 +1624,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_d9b22a9e(const float 
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_910b0ceb(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_eedf752a(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1628,9 +1644,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_910b0ceb(const float 
         return fetch<float4>(&p1[i3 * 14336 + i0 * 7168 + i4 * 256 + i1 * 128 + r0 - 7296],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, true, 1>(0u, 128u, moving<4608, 73728>(a), moving<4, 0>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1668,44 +1686,14 @@ static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
         relu(acc2 + v1), relu(acc3 + v1));
 }
 
-// l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
-// p0: l2.h.c.c.scaled, p1: l2.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_08adbad1(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 128 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
-    };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 784) {
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
 // l2.d.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
 //     i3 in 0:28
+// l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
 // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.c.c[0,i1,i2,i3] + l2.h.const[i1])
-// p0: l2.d.c.scaled, p1: l1.h.1, p2: l2.h.c.c, p3: l2.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_48076347(const float *p0,
-    const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
+// p0: l2.d.c.scaled, p1: l1.h.1, p2: l2.h.c.c.scaled, p3: l2.h.t, p4: l2.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_84abe001(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 8u * 64u;
@@ -1721,20 +1709,36 @@ static __global__ void __launch_bounds__(256, 1) k_product_48076347(const float 
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 3136 + i2 * 112 + i3 * 2], n < 784u);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 256u, moving<2048, 32768>(a), moving<12544, 50176>(b),
-        next_early, acc);
+        next_early, dot);
+    {
+        // The second product's terms; the tile is free.
+        const auto a = [&](unsigned e) {
+            const int i1 = (int)(m0 + e / 8u);
+            const int r0 = (int)(e % 8u * 4u);
+            return fetch<float4>(&p2[i1 * 128 + r0]);
+        };
+        const auto b = [&](unsigned e) {
+            const int i3 = (int)(n0 + e % 16u * 4u);
+            const int r0 = (int)(e / 16u);
+            return fetch<float4>(&p3[r0 * 784 + i3], i3 < 784);
+        };
+        __syncthreads();
+        tile.multiply<true, false, 0>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b),
+            next_early, dot);
+    }
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            const float v0 = p4[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
 }
@@ -1742,7 +1746,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_48076347(const float 
 // l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
 // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
 // p0: l2.h.0.a.c.scaled, p1: l2.h, p2: l2.h.0.a.t
-static __global__ void CLUSTER(4) k_product_000b0858(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_db6991a5(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1757,10 +1761,12 @@ static __global__ void CLUSTER(4) k_product_000b0858(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<3136,
-        50176>(b), next_early, acc);
+        50176>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1828,7 +1834,7 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 // l2.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l2.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l2.h.0.b.c.filter, p1: l2.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6e5bf035(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1844,9 +1850,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_cae000ab(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 6272 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<196, 1568>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1899,7 +1907,7 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
 // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
 // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
 // p0: l2.h.0.c.c.scaled, p1: l2.h.0.t, p2: l2.h, p3: l2.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_bd21160e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1914,9 +1922,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bd21160e(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
-        acc);
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1935,7 +1945,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_bd21160e(const float 
 // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
 // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
 // p0: l2.h.2.t, p1: l2.h.2.c.c.scaled, p2: l2.h.1, p3: l2.h.2.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_f5f8bbf2(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cb641dc3(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1950,9 +1960,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_f5f8bbf2(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 512 + i1]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, false, 2>(0u, 128u, moving<3136, 200704>(a), moving<2048, 32768>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1965,7 +1977,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_f5f8bbf2(const float 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l2.h.2, p1: l3.h.a.c.scaled, p2: l3.h.a.t
-static __global__ void CLUSTER(2) k_product_28dc3111(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_e4c1f4ea(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1980,10 +1992,12 @@ static __global__ void CLUSTER(2) k_product_28dc3111(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 256 + i1]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<1024,
-        16384>(b), next_early, acc);
+        16384>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2011,7 +2025,7 @@ static __global__ void CLUSTER(2) k_product_28dc3111(const float *p0, const floa
 //     l3.h.b.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l3.h.r 0
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
 // p0: l3.h.b.c.lines, p1: l3.h.r, p2: l3.h.b.t
-static __global__ void CLUSTER(8) k_product_ce9c0732(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_86fd2cd2(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2031,10 +2045,12 @@ static __global__ void CLUSTER(8) k_product_ce9c0732(const float *p0, const floa
         return fetch<float4>(&p1[i2 * 14336 + r1 * 7168 + i3 * 512 + r2 * 256 + r0 - 7424],
             n < 196u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 288u;
     tile.multiply<false, true, 1>(from, min(from + 288u, 2304u), moving<1024, 16384>(a), b,
-        next_early, acc);
+        next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2058,65 +2074,53 @@ static __global__ void CLUSTER(8) k_product_ce9c0732(const float *p0, const floa
     shares.end();
 }
 
-// l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
-// p0: l3.h.c.c.scaled, p1: l3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_6e41faf1(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 32u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
-        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
-        acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
 // l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
 //     i3 in 0:14
+// l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
-// p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void CLUSTER(2) k_product_d9acbd12(const float *p0, const float *p1,
-    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+// p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c.scaled, p3: l3.h.t, p4: l3.h.const
+static __global__ void CLUSTER(4) k_product_6f04a41c(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 2u % 4u * 64u, m0 = id / 8u % 16u * 64u;
+    const unsigned n0 = id / 4u % 4u * 64u, m0 = id / 16u % 16u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p0[r0 * 1024 + i1]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e / 8u;
+        const unsigned n = n0 + e / 4u;
         const int i3 = (int)(n % 14u);
         const int i2 = (int)(n / 14u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(&p1[i2 * 28672 + i3 * 1024 + r0], n < 196u);
     };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<false, true, 1>(from, min(from + 256u, 512u), moving<4096, 65536>(a), moving<4,
-        0>(b), next_early, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 4, from = part * 128u;
+    tile.multiply<false, true, 1>(from, min(from + 128u, 512u), moving<4096, 65536>(a), moving<4,
+        0>(b), next_early, dot);
+    {
+        // The second product's terms; the tile is free.
+        const auto a = [&](unsigned e) {
+            const int i1 = (int)(m0 + e / 4u);
+            const int r0 = (int)(e % 4u * 4u);
+            return fetch<float4>(&p2[i1 * 256 + r0]);
+        };
+        const auto b = [&](unsigned e) {
+            const int i3 = (int)(n0 + e % 16u * 4u);
+            const int r0 = (int)(e / 16u);
+            return fetch<float4>(&p3[r0 * 196 + i3], i3 < 196);
+        };
+        __syncthreads();
+        const unsigned from = part * 64u;
+        tile.multiply<true, false, 0>(from, min(from + 64u, 256u), moving<4, 65536>(a), moving<784,
+            12544>(b), next_early, dot);
+    }
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2131,11 +2135,9 @@ static __global__ void CLUSTER(2) k_product_d9acbd12(const float *p0, const floa
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0.x + v1),
-                relu(sum[s + 1] + v0.y + v1), relu(sum[s + 2] + v0.z + v1),
-                relu(sum[s + 3] + v0.w + v1));
+            const float v0 = p4[i1];
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
+                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
         }
     }
     shares.end();
@@ -2144,7 +2146,7 @@ static __global__ void CLUSTER(2) k_product_d9acbd12(const float *p0, const floa
 // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
 // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
 // p0: l3.h.0.a.c.scaled, p1: l3.h, p2: l3.h.0.a.t
-static __global__ void CLUSTER(8) k_product_05cf9520(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_c9fbae61(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2159,10 +2161,12 @@ static __global__ void CLUSTER(8) k_product_05cf9520(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 1024u), moving<4, 131072>(a), moving<784,
-        12544>(b), next_early, acc);
+        12544>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2242,7 +2246,7 @@ static __global__ void __launch_bounds__(64) k_basis_828d9e8c(const float *p0,
 // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_55f6e29e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_5033e588(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2258,9 +2262,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_55f6e29e(const float 
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 1568>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2322,7 +2328,7 @@ static __global__ void __launch_bounds__(64) k_basis_5608a71c(const float *p0,
 // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
 // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
 // p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_ae2d5ad2(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_291e4103(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2337,9 +2343,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_ae2d5ad2(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2358,7 +2366,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_ae2d5ad2(const float 
 // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
 // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.c.t[i1])
 // p0: l3.h.4.t, p1: l3.h.4.c.c.scaled, p2: l3.h.3, p3: l3.h.4.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_1124d153(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_46bbdf8a(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2373,9 +2381,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_1124d153(const float 
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i1 * 256 + r0]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<false, true, 2>(0u, 256u, moving<784, 25088>(a), moving<4, 32768>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2390,7 +2400,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_1124d153(const float 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.scaled, p1: l3.h.4, p2: l4.h.a.t
-static __global__ void CLUSTER(4) k_product_7a36f777(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_32b3b93a(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2405,10 +2415,12 @@ static __global__ void CLUSTER(4) k_product_7a36f777(const float *p0, const floa
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i3 * 1024 + r0], i3 < 196);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 256u;
     tile.multiply<false, true, 1>(from, min(from + 256u, 1024u), moving<2048, 32768>(a), moving<4,
-        131072>(b), next_early, acc);
+        131072>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2437,7 +2449,7 @@ static __global__ void CLUSTER(4) k_product_7a36f777(const float *p0, const floa
 //     l4.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_58eb9b8d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_e5fd2409(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2459,8 +2471,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_58eb9b8d(const float 
         return fetch<float>(&p1[i0 * 3136 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15],
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
+    auto dot = tile.none();
+    tile.multiply<false, false, 1>(0u, 144u, spaced<32768>(a), spaced<3136>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 144u, spaced<32768>(a), spaced<3136>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2489,75 +2503,53 @@ static __global__ void __launch_bounds__(64) k_reduce_0e6597b9(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
-// l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
-// p0: l4.h.c.c.scaled, p1: l4.h.t
-static __global__ void CLUSTER(4) k_product_e9614499(const float *p0, const float *p1,
-    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 512 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
-    };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 128u;
-    tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<196,
-        784>(b), next_early, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
-#pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i, thread));
-        const int i3 = (int)(n0 + tile.column(j, thread));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = sum[s];
-        }
-    }
-    shares.end();
-}
-
 // l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
 //     i3 in 0:7
+// l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
-// p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void CLUSTER(4) k_product_4ca6d659(const float *p0, const float *p1,
-    const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
-    bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+// p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c.scaled, p3: l4.h.t, p4: l4.h.const
+static __global__ void CLUSTER(8) k_product_83f77a1c(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
+    const unsigned n0 = 0u, m0 = id / 8u % 32u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p0[r0 * 2048 + i1]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e / 8u;
+        const unsigned n = n0 + e / 4u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(&p1[i2 * 28672 + i3 * 2048 + r0], n < 49u);
     };
-    float acc[8][4] = {};
-    const unsigned part = blockIdx.x % 4, from = part * 256u;
-    tile.multiply<false, true, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a), moving<4,
-        0>(b), next_early, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<false, true, 1>(from, min(from + 128u, 1024u), moving<8192, 131072>(a), moving<4,
+        0>(b), next_early, dot);
+    {
+        // The second product's terms; the tile is free.
+        const auto a = [&](unsigned e) {
+            const int i1 = (int)(m0 + e % 16u * 4u);
+            const int r0 = (int)(e / 16u);
+            return fetch<float4>(&p2[r0 * 2048 + i1]);
+        };
+        const auto b = [&](unsigned e) {
+            const int i3 = (int)(n0 + e % 64u);
+            const int r0 = (int)(e / 64u);
+            return fetch<float>(&p3[r0 * 49 + i3], i3 < 49);
+        };
+        __syncthreads();
+        const unsigned from = part * 64u;
+        tile.multiply<false, false, 0>(from, min(from + 64u, 512u), moving<8192, 131072>(a),
+            moving<196, 784>(b), next_early, dot);
+    }
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2572,7 +2564,7 @@ static __global__ void CLUSTER(4) k_product_4ca6d659(const float *p0, const floa
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p2[i1 * 49 + i3] + p3[i1]);
+            y[i1 * 49 + i3] = relu(sum[s] + p4[i1]);
         }
     }
     shares.end();
@@ -2581,7 +2573,7 @@ static __global__ void CLUSTER(4) k_product_4ca6d659(const float *p0, const floa
 // l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
 // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.a.t[i1])
 // p0: l4.h.0.a.c.scaled, p1: l4.h, p2: l4.h.0.a.t
-static __global__ void CLUSTER(8) k_product_bd0bf82b(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_b888e9be(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2596,10 +2588,12 @@ static __global__ void CLUSTER(8) k_product_bd0bf82b(const float *p0, const floa
         const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
-        1568>(b), next_early, acc);
+        1568>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2626,7 +2620,7 @@ static __global__ void CLUSTER(8) k_product_bd0bf82b(const float *p0, const floa
 //     l4.h.0.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1c6f71a7(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2650,8 +2644,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float 
         return fetch<float>(&p1[i0 * 784 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2666,7 +2662,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float 
 // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
 // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
 // p0: l4.h.0.c.c.scaled, p1: l4.h.0.t, p2: l4.h, p3: l4.h.0.c.t
-static __global__ void CLUSTER(4) k_product_482979bb(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_da130c5a(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
@@ -2682,10 +2678,12 @@ static __global__ void CLUSTER(4) k_product_482979bb(const float *p0, const floa
         const int r0 = (int)(e / 64u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<196,
-        784>(b), next_early, acc);
+        784>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -3471,17 +3469,14 @@ static __global__ void __launch_bounds__(256) k_map_6e07a43f(const float *__rest
 
 // l4.h.c.c.scaled[i0,i1] = l4.h.c.s[i0] * l4.h.c.k[i0,i1,0,0]
 // p0: l4.h.c.k, p1: l4.h.c.s
-static __global__ void __launch_bounds__(256) k_map_073819bc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_78cc29ef(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 262144u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 1048576u) return;
+    const int i0 = (int)(id % 2048u);
+    const int i1 = (int)(id / 2048u);
+    y[i1 * 2048 + i0] = p0[i0 * 512 + i1] * p1[i0];
 }
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.c.bias[i0] - l4.h.c.mean[i0]
@@ -3532,6 +3527,21 @@ static __global__ void __launch_bounds__(256) k_map_ced3db63(const float *__rest
     const int i2 = (int)(id / 512u % 9u);
     const int i0 = (int)(id / 4608u);
     y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
+}
+
+// l4.h.0.c.c.scaled[i0,i1] = l4.h.0.c.s[i0] * l4.h.0.c.k[i0,i1,0,0]
+// p0: l4.h.0.c.k, p1: l4.h.0.c.s
+static __global__ void __launch_bounds__(256) k_map_073819bc(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 262144u) return;
+    const int i1 = (int)(id % 128u) * 4;
+    const int i0 = (int)(id / 128u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1]);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
 }
 
 // l4.h.0.c.t[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0]
@@ -3950,7 +3960,8 @@ static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
         v_l4_h_b_s, v_l4_h_b_t));
     CALL(launch(m, ALONE, k_map_cfa4422d, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
         v_l4_h_c_s));
-    CALL(launch(m, ALONE, k_map_073819bc, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
+    // l4.h.c.c.scaled stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_78cc29ef, "l4.h.c.c.scaled", 4096, 256, stream, v_l4_h_c_k,
         v_l4_h_c_s, v_l4_h_c_c_scaled));
     CALL(launch(m, ALONE, k_map_71a5d61e, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_c_s, v_l4_h_const));
@@ -4026,7 +4037,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_51287ae4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_fa72587e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -4046,7 +4057,7 @@ static int check_device(resnet50 *m) {
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2304ull, 0, 2304ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2048ull, 0, 2048ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -4380,65 +4391,63 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_51287ae4, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_fa72587e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_reduce_771927ed, "p0", 392, 128, stream, v_r0, v_p0_joined));
-    CALL(launch(m, MIDDLE, k_product_f180865d, "l1.h.r", 98, 256, stream, v_l1_h_a_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_bac2a334, "l1.h.r", 98, 256, stream, v_l1_h_a_c_scaled,
         v_p0_joined, v_l1_h_a_t, v_l1_h_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.b.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.h.b.c.product", 504, 256, stream,
         v_l1_h_b_c_filter, v_l1_h_b_c_data, v_l1_h_b_c_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
-    CALL(launch(m, ALONE, k_product_18887706, "l1.h", 132, 256, stream, v_l1_d_c_weights,
+    CALL(launch(m, ALONE, k_product_7724b782, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
-    CALL(launch(m, FIRST, k_product_2f60db2e, "l1.h.0.r", 196, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.h.0.r", 196, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.0.b.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.h.0.b.c.product", 504, 256, stream,
         v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data, v_l1_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
         v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
-    CALL(launch(m, FIRST, k_product_2f60db2e, "l1.h.1.r", 196, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.h.1.r", 196, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "l1.h.1.b.c.product", 504, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "l1.h.1.b.c.product", 504, 256, stream,
         v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data, v_l1_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    CALL(launch(m, ALONE, k_product_a2ff115e, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
         v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
     // l2.h.r stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_d9b22a9e, "l2.h.r", 392, 256, stream, v_l1_h_1,
+    CALL(launch(m, ALONE, k_product_0de6f134, "l2.h.r", 392, 256, stream, v_l1_h_1,
         v_l2_h_a_c_scaled, v_l2_h_a_t, v_l2_h_r));
-    CALL(launch(m, FIRST, k_product_910b0ceb, "l2.h.b.c.part", 234, 256, stream,
+    CALL(launch(m, FIRST, k_product_eedf752a, "l2.h.b.c.part", 234, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, LAST, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
-    CALL(launch(m, ALONE, k_product_08adbad1, "l2.h.c.c", 104, 256, stream, v_l2_h_c_c_scaled,
-        v_l2_h_t, v_l2_h_c_c));
-    CALL(launch(m, ALONE, k_product_48076347, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
-        v_l2_h_c_c, v_l2_h_const, v_l2_h));
-    CALL(launch(m, FIRST, k_product_000b0858, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_84abe001, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
+        v_l2_h_c_c_scaled, v_l2_h_t, v_l2_h_const, v_l2_h));
+    CALL(launch(m, FIRST, k_product_db6991a5, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
         v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.0.b.c.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.h.0.b.c.product", 288, 256, stream,
         v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data, v_l2_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    CALL(launch(m, ALONE, k_product_bd21160e, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_0803fa29, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
         v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
-    CALL(launch(m, FIRST, k_product_000b0858, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_db6991a5, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
         v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.1.b.c.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.h.1.b.c.product", 288, 256, stream,
         v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data, v_l2_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
@@ -4449,69 +4458,67 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ALONE, k_product_bd21160e, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_0803fa29, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
         v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
-    CALL(launch(m, FIRST, k_product_000b0858, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_db6991a5, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
         v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
-    CALL(launch(m, FIRST, k_product_cae000ab, "l2.h.2.b.c.product", 288, 256, stream,
+    CALL(launch(m, FIRST, k_product_6e5bf035, "l2.h.2.b.c.product", 288, 256, stream,
         v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data, v_l2_h_2_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // l2.h.2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_f5f8bbf2, "l2.h.2", 392, 256, stream, v_l2_h_2_t,
+    CALL(launch(m, ALONE, k_product_cb641dc3, "l2.h.2", 392, 256, stream, v_l2_h_2_t,
         v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
     // l3.h.r stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_28dc3111, "l3.h.r", 104, 256, stream, v_l2_h_2,
+    CALL(launch(m, ALONE, k_product_e4c1f4ea, "l3.h.r", 104, 256, stream, v_l2_h_2,
         v_l3_h_a_c_scaled, v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 78));
-    CALL(launch(m, ALONE, k_product_ce9c0732, "l3.h.t", 128, 256, stream, v_l3_h_b_c_lines,
+    CALL(launch(m, ALONE, k_product_86fd2cd2, "l3.h.t", 128, 256, stream, v_l3_h_b_c_lines,
         v_l3_h_r, v_l3_h_b_t, v_l3_h_t, (float4 *)v_workspace, v_arrived + 130));
-    CALL(launch(m, ALONE, k_product_6e41faf1, "l3.h.c.c", 224, 256, stream, v_l3_h_c_c_scaled,
-        v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, ALONE, k_product_d9acbd12, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
-        v_l3_h_c_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 146));
-    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.0.r", 128, 256, stream, v_l3_h_0_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_6f04a41c, "l3.h", 256, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+        v_l3_h_c_c_scaled, v_l3_h_t, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 146));
+    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.0.r", 128, 256, stream, v_l3_h_0_a_c_scaled,
         v_l3_h, v_l3_h_0_a_t, v_l3_h_0_r, (float4 *)v_workspace, v_arrived + 210));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.0.b.c.product", 256, 256, stream,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.h.0.b.c.product", 256, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
-    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.1.r", 128, 256, stream, v_l3_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.1.r", 128, 256, stream, v_l3_h_1_a_c_scaled,
         v_l3_h_0, v_l3_h_1_a_t, v_l3_h_1_r, (float4 *)v_workspace, v_arrived + 226));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.1.b.c.product", 256, 256, stream,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.h.1.b.c.product", 256, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
-    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.2.r", 128, 256, stream, v_l3_h_2_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.2.r", 128, 256, stream, v_l3_h_2_a_c_scaled,
         v_l3_h_1, v_l3_h_2_a_t, v_l3_h_2_r, (float4 *)v_workspace, v_arrived + 242));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.2.b.c.product", 256, 256, stream,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.h.2.b.c.product", 256, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
-    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.3.r", 128, 256, stream, v_l3_h_3_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.3.r", 128, 256, stream, v_l3_h_3_a_c_scaled,
         v_l3_h_2, v_l3_h_3_a_t, v_l3_h_3_r, (float4 *)v_workspace, v_arrived + 258));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.3.b.c.product", 256, 256, stream,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.h.3.b.c.product", 256, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, ALONE, k_product_ae2d5ad2, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
+    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
-    CALL(launch(m, FIRST, k_product_05cf9520, "l3.h.4.r", 128, 256, stream, v_l3_h_4_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.4.r", 128, 256, stream, v_l3_h_4_a_c_scaled,
         v_l3_h_3, v_l3_h_4_a_t, v_l3_h_4_r, (float4 *)v_workspace, v_arrived + 274));
     return 0;
 }
@@ -4521,39 +4528,37 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     (void)in;
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    CALL(launch(m, FIRST, k_product_55f6e29e, "l3.h.4.b.c.product", 256, 256, stream,
+    CALL(launch(m, FIRST, k_product_5033e588, "l3.h.4.b.c.product", 256, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
     // l3.h.4 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_1124d153, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
+    CALL(launch(m, ALONE, k_product_46bbdf8a, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
         v_l3_h_4_c_c_scaled, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    CALL(launch(m, ALONE, k_product_7a36f777, "l4.h.r", 128, 256, stream, v_l4_h_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_32b3b93a, "l4.h.r", 128, 256, stream, v_l4_h_a_c_scaled,
         v_l3_h_4, v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 290));
-    CALL(launch(m, FIRST, k_product_58eb9b8d, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, FIRST, k_product_e5fd2409, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
         v_l4_h_t));
-    CALL(launch(m, ALONE, k_product_e9614499, "l4.h.c.c", 128, 256, stream, v_l4_h_c_c_scaled,
-        v_l4_h_t, v_l4_h_c_c, (float4 *)v_workspace, v_arrived + 322));
-    CALL(launch(m, ALONE, k_product_4ca6d659, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
-        v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 354));
-    CALL(launch(m, ALONE, k_product_bd0bf82b, "l4.h.0.r", 256, 256, stream, v_l4_h_0_a_c_scaled,
-        v_l4_h, v_l4_h_0_a_t, v_l4_h_0_r, (float4 *)v_workspace, v_arrived + 386));
-    CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.0.b.c.parts", 256, 256, stream,
+    CALL(launch(m, ALONE, k_product_83f77a1c, "l4.h", 256, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+        v_l4_h_c_c_scaled, v_l4_h_t, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 322));
+    CALL(launch(m, ALONE, k_product_b888e9be, "l4.h.0.r", 256, 256, stream, v_l4_h_0_a_c_scaled,
+        v_l4_h, v_l4_h_0_a_t, v_l4_h_0_r, (float4 *)v_workspace, v_arrived + 354));
+    CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.h.0.b.c.parts", 256, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    CALL(launch(m, ALONE, k_product_482979bb, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
-        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 418));
-    CALL(launch(m, ALONE, k_product_bd0bf82b, "l4.h.1.r", 256, 256, stream, v_l4_h_1_a_c_scaled,
-        v_l4_h_0, v_l4_h_1_a_t, v_l4_h_1_r, (float4 *)v_workspace, v_arrived + 450));
-    CALL(launch(m, FIRST, k_product_73f4a156, "l4.h.1.b.c.parts", 256, 256, stream,
+    CALL(launch(m, ALONE, k_product_da130c5a, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
+        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 386));
+    CALL(launch(m, ALONE, k_product_b888e9be, "l4.h.1.r", 256, 256, stream, v_l4_h_1_a_c_scaled,
+        v_l4_h_0, v_l4_h_1_a_t, v_l4_h_1_r, (float4 *)v_workspace, v_arrived + 418));
+    CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.h.1.b.c.parts", 256, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    CALL(launch(m, FIRST, k_product_482979bb, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
-        v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1, (float4 *)v_workspace, v_arrived + 482));
+    CALL(launch(m, FIRST, k_product_da130c5a, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
+        v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1, (float4 *)v_workspace, v_arrived + 450));
     CALL(launch(m, MIDDLE, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, LAST, k_reduce_b24be565, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
@@ -4950,6 +4955,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117919488ull, 235912448ull, 0x2cd14148af618012ull};
+    117919232ull, 235912192ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

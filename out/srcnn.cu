@@ -11,12 +11,12 @@
 // plan      7 steps, 117.6 us estimated; 182.8 us without derivation
 // libraries none
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    17.1 us est. r1                       k_product_98005d77
+//    17.1 us est. r1                       k_product_9c056b13
 //    11.7 us est. c2.sum.data              k_basis_663a6f13
-//    49.1 us est. c2.sum.product           k_product_0b2dacda
+//    49.1 us est. c2.sum.product           k_product_7ec9581a
 //    23.1 us est. c2.sum.part              k_basis_f7dd27e9
 //     8.9 us est. r2                       k_reduce_0950bfa3
-//     5.2 us est. y.sum.part               k_product_cf24136c
+//     5.2 us est. y.sum.part               k_product_b4b5d080
 //     2.4 us est. y                        k_reduce_6117d201
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -403,9 +403,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -415,21 +421,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -453,7 +462,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -480,11 +489,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -492,13 +500,13 @@ struct product_tile {
 //     i3 in 0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256, 1) k_product_98005d77(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_9c056b13(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 262u * 192u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
+    // What each term adds to an address (x) and to positions (y, z, w; of two the
+    // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[96];
     for (unsigned k = threadIdx.x; k < 96u; k += 256u) {
         const int r1 = (int)(k % 9u);
@@ -520,9 +528,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_98005d77(const float 
         return fetch<float>(&p1[i2 * 224 + i3 + tap.x],
             n < 50176u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<64, 4>(b, taps), next_early,
-        acc);
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
@@ -599,7 +609,7 @@ static __global__ void __launch_bounds__(256) k_basis_663a6f13(const float *p0,
 // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
 //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
 // p0: c2.sum.filter, p1: c2.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_0b2dacda(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_7ec9581a(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 1> tile;
     const unsigned id = blockIdx.x;
@@ -615,9 +625,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_0b2dacda(const float 
         const int r0 = (int)(e / 128u);
         return fetch<float>(&p1[i1 * 207936 + r0 * 3249 + i6], i6 < 3249);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12996, 25992>(b), next_early,
-        acc);
+        dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 1) {
         const int i = e / 8, j = e % 8;
@@ -721,7 +733,7 @@ static __global__ void __launch_bounds__(256) k_reduce_0950bfa3(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
 // p0: y.sum.part.filter, p1: r2
-static __global__ void __launch_bounds__(256, 2) k_product_cf24136c(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_b4b5d080(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -736,9 +748,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_cf24136c(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 50176 + i3]);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<200704, 3211264>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -982,7 +996,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_98005d77);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_9c056b13);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1071,14 +1085,14 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_98005d77, "r1", 262, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, FIRST, k_product_9c056b13, "r1", 262, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, MIDDLE, k_basis_663a6f13, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
-    CALL(launch(m, MIDDLE, k_product_0b2dacda, "c2.sum.product", 1872, 256, stream, v_c2_sum_filter,
+    CALL(launch(m, MIDDLE, k_product_7ec9581a, "c2.sum.product", 1872, 256, stream, v_c2_sum_filter,
         v_c2_sum_data, v_c2_sum_product));
     CALL(launch(m, MIDDLE, k_basis_f7dd27e9, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_0950bfa3, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
-    CALL(launch(m, MIDDLE, k_product_cf24136c, "y.sum.part", 784, 256, stream, v_y_sum_part_filter,
+    CALL(launch(m, MIDDLE, k_product_b4b5d080, "y.sum.part", 784, 256, stream, v_y_sum_part_filter,
         v_r2, v_y_sum_part));
     CALL(launch(m, LAST, k_reduce_6117d201, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
     return 0;

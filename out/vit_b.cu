@@ -12,64 +12,64 @@
 // libraries none
 // by        summation splitting 1, norm taken into the product 23, online softmax 12, what nothing
 //     reads left out 5
-//     8.6 us est. patches.sum.part         k_product_c9cf7c7e
+//     8.6 us est. patches.sum.part         k_product_a21b53c6
 //     4.5 us est. h                        k_stitch_24f0828b
-//    24.5 us est. a.0.t.split              k_product_7f3114ac
+//    24.5 us est. a.0.t.split              k_product_ad5ff89d
 //     9.0 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.0                      k_product_dab04def
-//    32.8 us est. h.0                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.1.t.split              k_product_7f3114ac
+//    11.0 us est. r.0                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.0                      k_product_ec57505e
+//    32.8 us est. h.0                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.1.t.split              k_product_ad5ff89d
 //     9.0 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.1                      k_product_dab04def
-//    32.8 us est. h.1                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.2.t.split              k_product_7f3114ac
+//    11.0 us est. r.1                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.1                      k_product_ec57505e
+//    32.8 us est. h.1                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.2.t.split              k_product_ad5ff89d
 //     9.0 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.2                      k_product_dab04def
-//    32.8 us est. h.2                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.3.t.split              k_product_7f3114ac
+//    11.0 us est. r.2                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.2                      k_product_ec57505e
+//    32.8 us est. h.2                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.3.t.split              k_product_ad5ff89d
 //     9.0 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.3                      k_product_dab04def
-//    32.8 us est. h.3                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.4.t.split              k_product_7f3114ac
+//    11.0 us est. r.3                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.3                      k_product_ec57505e
+//    32.8 us est. h.3                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.4.t.split              k_product_ad5ff89d
 //     9.0 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.4                      k_product_dab04def
-//    32.8 us est. h.4                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.5.t.split              k_product_7f3114ac
+//    11.0 us est. r.4                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.4                      k_product_ec57505e
+//    32.8 us est. h.4                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.5.t.split              k_product_ad5ff89d
 //     9.0 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.5                      k_product_dab04def
-//    32.8 us est. h.5                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.6.t.split              k_product_7f3114ac
+//    11.0 us est. r.5                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.5                      k_product_ec57505e
+//    32.8 us est. h.5                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.6.t.split              k_product_ad5ff89d
 //     9.0 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.6                      k_product_dab04def
-//    32.8 us est. h.6                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.7.t.split              k_product_7f3114ac
+//    11.0 us est. r.6                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.6                      k_product_ec57505e
+//    32.8 us est. h.6                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.7.t.split              k_product_ad5ff89d
 //     9.0 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.7                      k_product_dab04def
-//    32.8 us est. h.7                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.8.t.split              k_product_7f3114ac
+//    11.0 us est. r.7                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.7                      k_product_ec57505e
+//    32.8 us est. h.7                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.8.t.split              k_product_ad5ff89d
 //     9.0 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.8                      k_product_dab04def
-//    32.8 us est. h.8                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.9.t.split              k_product_7f3114ac
+//    11.0 us est. r.8                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.8                      k_product_ec57505e
+//    32.8 us est. h.8                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.9.t.split              k_product_ad5ff89d
 //     9.0 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9                      k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.9                      k_product_dab04def
-//    32.8 us est. h.9                      k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.10.t.split             k_product_7f3114ac
+//    11.0 us est. r.9                      k_product_64ad423a, in 3 parts
+//    34.6 us est. g.9                      k_product_ec57505e
+//    32.8 us est. h.9                      k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.10.t.split             k_product_ad5ff89d
 //     9.0 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10                     k_product_1a1563b3, in 3 parts
-//    34.6 us est. g.10                     k_product_dab04def
-//    32.8 us est. h.10                     k_product_3c1508f4, in 3 parts
-//    24.5 us est. a.11.t.split             k_product_7f3114ac
+//    11.0 us est. r.10                     k_product_64ad423a, in 3 parts
+//    34.6 us est. g.10                     k_product_ec57505e
+//    32.8 us est. h.10                     k_product_ccb9c258, in 3 parts
+//    24.5 us est. a.11.t.split             k_product_ad5ff89d
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
 //     2.0 us est. m.11.needed              k_row_0a21ba44
@@ -817,9 +817,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -829,21 +835,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -867,7 +876,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -894,11 +903,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -1063,7 +1071,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,i0+16*i2,16*i3+r1] * k[i1,r0,i0,r1] where
 //     i2 in 0:14, i3 in 0:14
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_c9cf7c7e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a21b53c6(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1083,8 +1091,10 @@ static __global__ void __launch_bounds__(256, 2) k_product_c9cf7c7e(const float 
         const int r1 = (int)(k0 % 16u + e % 4u * 4u);
         return fetch<float4>(&p1[r0 * 50176 + i2 * 3584 + i0 * 224 + i3 * 16 + r1], n < 196u);
     };
+    auto dot = tile.none();
+    tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, next_early, dot);
     float acc[4][8] = {};
-    tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1162,7 +1172,7 @@ static __global__ void __launch_bounds__(256) k_stitch_24f0828b(const float *p0,
 // a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
 //     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
 // p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 1) k_product_7f3114ac(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ad5ff89d(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1191,10 +1201,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_7f3114ac(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
-    float acc[8][4] = {};
     row_sums<32, 32, 4> sums = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<9216,
-        147456>(b), next_early, acc);
+        147456>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
@@ -1439,7 +1451,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_1a1563b3(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_64ad423a(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1455,10 +1467,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_1a1563b3(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<3072,
-        49152>(b), next_early, acc);
+        49152>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -1502,7 +1516,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_1a1563b3(const float 
 //     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
 //     m.0.offset2[i2] + f.0.b[i2])) + 1)
 // p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ec57505e(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
@@ -1531,10 +1545,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 3072 + i2]);
     };
-    float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<12288,
-        128>(b), next_early, acc);
+        128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
@@ -1586,7 +1602,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_dab04def(const float 
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
 // p0: g.0, p1: b.0.w, p2: r.0, p3: b.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_3c1508f4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ccb9c258(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1602,10 +1618,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_3c1508f4(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 768 + i2]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 3, from = part * 1024u;
     tile.multiply<true, false, 2>(from, min(from + 1024u, 3072u), moving<4, 393216>(a), moving<3072,
-        49152>(b), next_early, acc);
+        49152>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -2672,7 +2690,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_c9cf7c7e);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_a21b53c6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2911,47 +2929,47 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_c9cf7c7e, "patches.sum.part", 384, 256, stream, v_k, v_x,
+    CALL(launch(m, FIRST, k_product_a21b53c6, "patches.sum.part", 384, 256, stream, v_k, v_x,
         v_patches_sum_part));
     CALL(launch(m, LAST, k_stitch_24f0828b, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
         v_b_0_b, v_h_0, (float4 *)v_workspace, v_arrived + 144));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
         v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
         v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 288));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
         v_b_1_b, v_h_1, (float4 *)v_workspace, v_arrived + 372));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
         v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
         v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 516));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
         v_b_2_b, v_h_2, (float4 *)v_workspace, v_arrived + 600));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
         v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
         v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 744));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
@@ -2959,49 +2977,49 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
 static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
         v_b_3_b, v_h_3, (float4 *)v_workspace, v_arrived + 828));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
         v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
         v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 972));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
         v_b_4_b, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
         v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
         v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
         v_b_5_b, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
         v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
         v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
         v_b_6_b, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
         v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
         v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
         v_b_7_b, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
         v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
@@ -3011,33 +3029,33 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
         v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
         v_b_8_b, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
         v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
         v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
         v_b_9_b, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
-    CALL(launch(m, ALONE, k_product_7f3114ac, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
-    CALL(launch(m, ALONE, k_product_1a1563b3, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+    CALL(launch(m, ALONE, k_product_64ad423a, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
         v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
-    CALL(launch(m, ALONE, k_product_dab04def, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
+    CALL(launch(m, ALONE, k_product_ec57505e, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    CALL(launch(m, ALONE, k_product_3c1508f4, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
+    CALL(launch(m, ALONE, k_product_ccb9c258, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
         v_b_10_b, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
-    CALL(launch(m, FIRST, k_product_7f3114ac, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, FIRST, k_product_ad5ff89d, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
         v_a_11_c_needed));

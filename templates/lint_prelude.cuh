@@ -445,8 +445,17 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $j e % 4
 #define $V 1
 #define $index const unsigned m0 = id * 64u, n0 = 0u
-#define $taps __shared__ int2 taps[96]
+#define $loads                                                                         \
+    const auto a = [&](unsigned e) {                                                   \
+        return fetch<float4>(p0 + (m0 + e / 4u) * 96u + e % 4u * 4u);                  \
+    };                                                                                 \
+    const auto b = [&](unsigned e, unsigned k0) {                                      \
+        return p0[(k0 + e / 64u) * 96u + n0 + e % 64u];                                \
+    }
 #define $terms 96u
+#define $second                                                                        \
+    tile.multiply<true, false, 0>(part, min(part + 48u, 96u), moving<4, 0>(a), b,      \
+                                  next_early, dot)
 #define $parts 2
 #define $share 48u
 #define $sharing parts_in_cluster<2, 4, 64>
@@ -461,18 +470,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $also y[e] = factor[0][e]
 #define $along true, false
 #define $early 2
-#define $argsA unsigned e
-#define $argsB unsigned e, unsigned k0
 #define $a summing(moving<4, 0>(a), &sums)
 #define $b b
-#define $loadA return fetch<float4>(p0 + (m0 + e / 4u) * 96u + e % 4u * 4u)
-#define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
-#define $foundA float v0
-#define $makeArgsA unsigned, unsigned
-#define $makeA return f.v0
-#define $foundB float v0
-#define $makeArgsB unsigned, unsigned
-#define $makeB return f.v0
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = sum[0] + acc[i % 4][j % 4] * float(e)
 #endif
 

@@ -12,18 +12,8 @@
 //@key many     whether there is more than one block
 //@key index    the batch's position, first column n0 and first row m0 of the tile, from id
 //@key reads    whether that reads memory; multiply waits for the kernel before anyhow
-//@key taps     a table of what terms add to the places of loads; empty: there is none
 //@key terms    terms of the product
-//@key argsA    what says which element of which step
-//@key loadA    returns that element (or four) of the first operand
-//@key argsB    the same for the second operand
-//@key loadB    the same for the second operand
-//@key foundA   members of what a load of the first operand finds; empty: it returns the element
-//@key makeArgsA  what says again which element it is
-//@key makeA    returns what is made of f, which was found
-//@key foundB     the same for the second operand
-//@key makeArgsB  the same for the second operand
-//@key makeB      the same for the second operand
+//@key loads    declares the operands' loads
 //@key a        the first operand's loads
 //@key b        the second operand's
 //@key parts    blocks that share the terms of a tile; empty: one
@@ -31,6 +21,7 @@
 //@key sharing  how they share what they compute, a type
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key early    which of them the kernel before cannot have written: 0, 1 or 2
+//@key second   adds a second product, of loads and terms of its own; empty: there is one
 //@key sums     whether sums along rows of the first operand are wanted
 //@key start    declares them
 //@key room     declares total and factor in shared memory
@@ -50,49 +41,25 @@ static __global__ void $bounds $name($params) {
     await_previous(next_early);
     //@end
     $index;
-    //@if taps
-    // What each term adds to an address (x) and to positions (y, z, w; of two the halves of y) that
-    // have an end; behind the last term none is inside.
-    $taps;
-    __syncthreads();
-    //@end
-    //@if foundA
-    struct found_a {
-        $foundA;
-    };
-    //@end
-    const auto a = [&]($argsA) {
-        $loadA;
-    };
-    //@if foundA
-    const auto make_a = [&]($makeArgsA, const found_a &f) {
-        $makeA;
-    };
-    //@end
-    //@if foundB
-    struct found_b {
-        $foundB;
-    };
-    //@end
-    const auto b = [&]($argsB) {
-        $loadB;
-    };
-    //@if foundB
-    const auto make_b = [&]($makeArgsB, const found_b &f) {
-        $makeB;
-    };
-    //@end
-    float acc[$RM][$RN] = {};
+    $loads;
     //@if sums
     $start;
     //@end
+    auto dot = tile.none();
     //@if parts
     const unsigned part = blockIdx.x % $parts, from = part * $share;
-    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, acc);
+    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, next_early, dot);
+    //@else
+    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, dot);
+    //@end
+    //@if second
+    $second;
+    //@end
+    float acc[$RM][$RN] = {};
+    tile.finish(dot, acc);
+    //@if parts
     const $sharing shares(parts, arrived, &tile);
     leave_part(shares, acc);
-    //@else
-    tile.multiply<$along, $early>(0u, $terms, $a, $b, next_early, acc);
     //@end
     //@if sums
     $room;

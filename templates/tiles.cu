@@ -122,9 +122,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -134,21 +140,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -172,7 +181,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -199,10 +208,9 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };

@@ -269,8 +269,14 @@ struct tensor_tile {
         unsigned q[WN / 16][4];
     };
 
-    // Those of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of all
-    // columns.
+    // What a thread has of its warp's sums, those of its group's terms.
+    struct products {
+        float c[WM / 16][WN / 8][4];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Fragments of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of
+    // all columns.
     template <typename AT>
     __device__ __forceinline__ void get_rows(int stage, int s, int i, const AT &at,
                                              row_fragment &x) {
@@ -320,9 +326,9 @@ struct tensor_tile {
         }
     }
 
-    // Adds up the groups' sums in order; a thread gets neighbours in rows.
-    __device__ __forceinline__ void sum(const float (&c)[WM / 16][WN / 8][4],
-                                        float (&acc)[RM][RN]) {
+    // The groups' sums, added up in order; a thread gets neighbours in rows.
+    __device__ __forceinline__ void add_groups(const float (&c)[WM / 16][WN / 8][4],
+                                               float (&acc)[RM][RN]) {
         float *sums = reinterpret_cast<float *>(bytes);
         __syncthreads();
 #pragma unroll
@@ -344,6 +350,12 @@ struct tensor_tile {
         }
     }
 
+    // What a thread stores.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        if (PARTS > 1) add_groups(own.c, acc);
+        else arrange(own.c, acc);
+    }
+
     // A stage that no step is copied to is read all the same, behind the last one.
     template <typename F>
     static __device__ __forceinline__ void first(F &feed, T *to, unsigned k0, unsigned until) {
@@ -357,7 +369,7 @@ struct tensor_tile {
     // (EARLY 1) or the second factor (2), is on its way before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;
         typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;
         feed_a a(load_a);
@@ -365,7 +377,6 @@ struct tensor_tile {
         const unsigned own = part() * (KC / PARTS);
         const lane_places<T, BM, KC, ALONG_A, false, WM, KC / PARTS> at_a(top(), own);
         const lane_places<T, BN, KC, ALONG_B, true, WN, KC / PARTS> at_b(left(), own);
-        float c[WM / 16][WN / 8][4] = {};
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
 #pragma unroll
@@ -440,7 +451,7 @@ struct tensor_tile {
                     //@if rows
                     take_rows(a.load_from, x[turn % 2].q, i);
                     //@end
-                    multiply_fragments<feed_a::RAW, feed_b::RAW>(i, x[turn % 2], y[s % 2], c[i]);
+                    multiply_fragments<feed_a::RAW, feed_b::RAW>(i, x[turn % 2], y[s % 2], to.c[i]);
                 }
                 k0 += KC;
                 if (!more) break;
@@ -452,7 +463,5 @@ struct tensor_tile {
             if (STAGES * TIMES * (WM / 16) % 2) x[0] = x[1];
             if (STAGES * TIMES % 2) y[0] = y[1];
         }
-        if (PARTS > 1) sum(c, acc);
-        else arrange(c, acc);
     }
 };

@@ -141,16 +141,21 @@ static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
     p->scattered = true;
 }
 
+// What the loads of a product compute.
+static void ein__loads_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
+    for (int i = 0; i < 2 && !k->nrow; i++)
+        for (int side = 0; side < 2; side++)
+            if (k->load[i].i && p->read[side]->val == k->load[i].i) {
+                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
+                p->computed = true;
+            }
+}
+
 // What the sums of a product's rows take for each element of the factor: two additions at most, and
 // a conversion of halves; and how the factor that they are of lies in memory.
 static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
-    p->computed = !k->nrow && (k->load[0].i || k->load[1].i);
-    for (int i = 0; i < 2 && p->computed; i++)
-        for (int side = 0; side < 2; side++)
-            if (k->load[i].i && p->read[side]->val == k->load[i].i)
-                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
     if (!k->nrow) return;
     ein__turn_rows(ctx, p);
     const ein__expr *read[2] = {p->read[0], p->read[1]};
@@ -166,15 +171,29 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
 
+// The product of kernel `k` as tiles compute it, and in `*addend` the one that they add to it, by
+// the same lines. False: tiles do not.
+static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p,
+                                      ein__tiled *addend) {
+    if (!ein__match_tiles(ctx, k->s[0], k->out, p)) return false;
+    if (k->fma) p->math = EIN__MATH_FP32;
+    ein__loads_work(ctx, k, p);
+    ein__rows_work(ctx, k, p);
+    if (!k->addend) return true;
+    if (!ein__match_tiles(ctx, k->s[1], k->out, addend) || addend->alpha != p->alpha) return false;
+    if (k->fma) addend->math = EIN__MATH_FP32;
+    ein__loads_work(ctx, k, addend);
+    p->addend = addend;
+    return !memcmp(p->group, addend->group, sizeof p->group) && p->math == addend->math;
+}
+
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
 // belong to different blocks is written a sector an element.
 static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                               ein__work *w) {
-    ein__tiled p;
+    ein__tiled p, addend;
     ein__product_cut cut;
-    if (!ein__match_tiles(ctx, s, k->out, &p)) return;
-    if (k->fma) p.math = EIN__MATH_FP32;
-    ein__rows_work(ctx, k, &p);
+    if (!ein__match_product_kernel(ctx, k, &p, &addend)) return;
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
@@ -318,6 +337,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_MAP) each += ein__digit_operations(ctx, s);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
+        if (i == 1 && k->addend) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
             ein__product_work(ctx, k, s, &w);
@@ -380,6 +400,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     }
     if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
+    if (k->addend) h = ein__mix(h, EIN__K_PRODUCT);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
 }
@@ -440,6 +461,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     if (step->sums) k.s[0] = ein__finish_scope(ctx, step);
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
+    k.addend = step->addend.i != 0;
     k.also = step->ahead ? (ein__val){0} : step->also;
     k.fma = step->kind == EIN__K_PRODUCT && ein__keeps_fp32(ctx, step->val[0]);
     k.out = ctx->plan.layout[step->out.i].stride;

@@ -11,6 +11,7 @@ typedef struct ein__kernel {
     ein__val load[2];    // maps that the loads of a product compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
+    bool addend;         // the definition behind a product's is one that is added to it
     bool fma;            // a product that keeps FP32 where the mode has tensor cores
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result

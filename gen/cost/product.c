@@ -16,6 +16,7 @@ typedef struct ein__tiled {
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
+    const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
 } ein__tiled;
 
@@ -103,6 +104,7 @@ static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
+    if (p->addend && !ein__product_fits(p->addend, t)) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
@@ -437,8 +439,9 @@ static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
     return ps + ein__muldiv(waves, each, 1);
 }
 
-// Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
-// from the L2 cache; and one block's steps, when those of others do not hide their latency.
+// Time of the tiles' loops, one behind the other where there is a second product: the slowest of
+// arithmetic, in waves of blocks; what the blocks fetch from the L2 cache; and one block's steps,
+// when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
@@ -466,7 +469,8 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
     if (waves == 1) ps = ein__plus(ps, ein__muldiv(steps, EIN__PRODUCT_ALONE_PS, 1));
     ps = fetch > ps ? fetch : ps;
-    return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
+    ps = ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
+    return p->addend ? ein__plus(ps, ein__product_tile_ps(g, p->addend, t)) : ps;
 }
 
 // A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that

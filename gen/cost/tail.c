@@ -40,6 +40,11 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
+// The same of the product that is added to it: of these terms a part may have none.
+static int64_t ein__addend_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
+    return ein__ceil(ein__ceil(p->depth, parts), t->terms) * t->terms;
+}
+
 // Bytes that the parts of all tiles take in memory, with two sums along each of their rows where
 // these are wanted.
 static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
@@ -89,9 +94,15 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t share = ein__tail_share(p, t, parts), bytes = ein__tail_bytes(p, t, parts);
     int64_t tiles = ein__product_blocks(p, t), alone = g->sms / EIN__TAIL_ALONE;
     if (!share || bytes > g->l2_bytes / 4) return INT64_MAX;
-    ein__tiled q = *p;
+    ein__tiled q = *p, addend;
     q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
     q.depth = share;
+    if (p->addend) {
+        addend = *p->addend;
+        addend.extent[2] = q.extent[2];
+        addend.depth = ein__addend_share(&addend, t, parts);
+        q.addend = &addend;
+    }
     if (cluster) return ein__plus(ein__product_tile_ps(g, &q, t), ein__cluster_ps(g, p, t, parts));
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
     // As if as many blocks read as the cache can serve.

@@ -10,7 +10,8 @@ typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
     int parts;                           // blocks that share the terms of a tile
-    int64_t share;                       // terms of each, the last one no more than those
+    int64_t share;                       // terms of each, the last one no more than those ...
+    int64_t longest;                     // ... and of the product that has more
     bool cluster;                        // such blocks are a cluster
     ein__math math;                      // of the tile
     int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
@@ -23,7 +24,10 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
-    ein__buf taps;  // fills a table of the terms' places, or empty
+    const char
+        *early;  // the factor whose loads need not wait (product.cu), where the tile's need not
+    ein__buf second;  // adds a second product, or empty
+    ein__buf taps;    // fills a table of the terms' places, or empty
     int64_t tap_bytes;
     int tap_words;             // of each term
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
@@ -48,7 +52,7 @@ static const char *ein__kprod_column(const ein__kprod *r) {
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
     if (r->fetched[0] && r->fetched[1])
-        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share, r->tap_bytes);
+        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->longest, r->tap_bytes);
     bool copies = r->fetched[0] || r->fetched[1];
     return ein__product_stages(r->t, copies ? EIN__SHARED_FREE - r->tap_bytes : 0);
 }
@@ -92,6 +96,7 @@ static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->leave);
     ein__buf_free(&r->factors);
     ein__buf_free(&r->also);
+    ein__buf_free(&r->second);
 }
 
 // Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
@@ -107,9 +112,21 @@ static int ein__kprod_order(uint32_t mask, const ein__krow *row, int *order) {
 }
 
 // The orders in which flat numbers count: the result's for columns and batch, so that neighbouring
-// threads store neighbours; the first factor's for rows; for terms that of the longer steps.
-static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
-                              const ein__kscan *all) {
+// threads store neighbours; the first factor's for rows.
+static void ein__kprod_orders(ein__kgen *g, ein__kprod *r, const ein__kscan *all) {
+    ein__kscan one = ein__kscan_make(g);
+    ein__kscan_row(g, &one, r->main[0]);
+    const ein__krow *out = &all->row[arrlen(all->row) - 1];
+    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
+    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
+    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
+    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
+    r->used = all->used;
+    ein__kscan_free(&one);
+}
+
+// That for the terms of product `s`: of the factors' longer steps.
+static void ein__kprod_terms(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
     ein__kscan one = ein__kscan_make(g);
     ein__krow steps = {{0}};
     for (int k = 0; k < 2; k++) {
@@ -119,10 +136,6 @@ static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
             if (steps.k[i] < step) steps.k[i] = step;
         }
     }
-    const ein__krow *out = &all->row[arrlen(all->row) - 1];
-    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
-    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
-    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     r->nsum = ein__kprod_order(sums, &steps, r->sum);
     uint32_t inner;
@@ -132,8 +145,6 @@ static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
             if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
         r->sum[n] = (int)inner;
     }
-    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
-    r->used = all->used;
     memcpy(r->slot, g->slot, sizeof r->slot);
     ein__kscan_free(&one);
 }

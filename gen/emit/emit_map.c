@@ -182,6 +182,15 @@ static void ein__kgen_free(ein__kgen *g) {
     for (int i = 0; i < EIN__KLEVELS; i++) ein__buf_free(&g->code[i]);
 }
 
+// Names the iterators of `s` from slot `first` on.
+static void ein__kslots(ein__kgen *g, const ein__scope *s, uint32_t first) {
+    for (uint32_t i = first; i < s->nt + s->ns; i++) {
+        bool t = i < s->nt;
+        const char *name = ein__namef(g->ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
+        g->slot[i] = (ein__kslot){.name = name, .n = s->n[i]};
+    }
+}
+
 // Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
 static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
@@ -191,11 +200,7 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
         g.sliced |= 1u << ctx->slice.at[i];
     }
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, v)->scope);
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        bool t = i < s->nt;
-        g.slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
-        g.slot[i].n = s->n[i];
-    }
+    ein__kslots(&g, s, 0);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
     return g;
 }

@@ -10,6 +10,12 @@ static const char *ein__kprod_sum(const ein__kprod *r, int lane) {
     return r->parts > 1 ? all[lane] : own[lane];
 }
 
+// The map behind the product; of a second one the tile has the sum.
+static ein__ex ein__kprod_body(const ein__kgen *g, const ein__step *step) {
+    ein__ex body = ein__kbody(g, step->out);
+    return step->addend.i ? ein__without_addend(g->ctx, body, step->addend) : body;
+}
+
 // The epilogue and the store at (m, n). False: not with this many lanes.
 static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein__kscan scan = ein__kscan_make(g);
@@ -17,7 +23,7 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(rows, r->order[0], sizeof rows);
     memcpy(cols, r->order[1], sizeof cols);
-    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kprod_body(g, step));
     ein__kscan_out(g, &scan, step->out);
     int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
     for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
@@ -34,7 +40,7 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
         ein__ex body = {0};
         g->post = &r->store;
         if (step->nval > 1) {
-            body = ein__kbody(g, step->out);
+            body = ein__kprod_body(g, step);
             ein__kcount(g, body);
         }
         for (int i = 0; i < g->vec; i++) {
@@ -129,10 +135,8 @@ static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
     return constant;
 }
 
-// 1: the first factor's loads need not wait, 2: the second's (or both), 0: neither, or the place of
-// the tile itself is read from memory.
+// 1: the first factor's loads need not wait, 2: the second's (or both), 0: neither.
 static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
-    if (strchr(r->index.s, '[')) return "0";
     return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
 }
 
@@ -148,11 +152,70 @@ static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
 
 static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : ""; }
 
+// The declaration of a factor's loads, and of what they make of what they have found.
+static void ein__kprod_put_load(const ein__kprod *r, int side, ein__buf *out) {
+    const char *name = side ? "b" : "a";
+    if (r->found[side].n) {
+        ein__putf(out, "struct found_%s {\n", name);
+        ein__kindent(out, r->found[side].s, 4);
+        ein__put(out, "};\n");
+    }
+    ein__putf(out, "const auto %s = [&](%s) {\n", name, r->args[side]);
+    ein__kindent(out, r->load[side].s, 4);
+    ein__put(out, "};\n");
+    if (!r->found[side].n) return;
+    ein__putf(out, "const auto make_%s = [&](%s, const found_%s &f) {\n", name, r->make_args[side],
+              name);
+    ein__kindent(out, r->make[side].s, 4);
+    ein__put(out, "};\n");
+}
+
+static void ein__kprod_put_loads(ein__kgen *g, const ein__kprod *r, ein__buf *out) {
+    const char *taps = ein__kprod_table(g, r);
+    if (*taps)
+        ein__putf(out,
+                  "// What each term adds to an address (x) and to positions (y, z, w; of two the\n"
+                  "// halves of y) that have an end; behind the last term none is inside.\n"
+                  "%s__syncthreads();\n",
+                  taps);
+    for (int side = 0; side < 2; side++) ein__kprod_put_load(r, side, out);
+    if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
+}
+
+// Adds the terms of the second product `r` to the tile's sums: all, or this part's, which may be
+// none.
+static void ein__kprod_put_second(ein__kgen *g, const ein__kprod *r, ein__buf *out) {
+    long long terms = (long long)r->p.depth, share = (long long)r->share;
+    const char *from = "0u", *until = ein__namef(g->ctx, "%lldu", terms);
+    ein__buf in = {0};
+    if (r->parts > 1) {
+        ein__putf(&in, "const unsigned from = part * %lldu;\n", share);
+        if (share * (r->parts - 1) >= terms) ein__putf(&in, "if (from < %lldu)\n    ", terms);
+        from = "from";
+        until = ein__namef(g->ctx, "min(from + %lldu, %lldu)", share, terms);
+    }
+    ein__putf(&in, "tile.multiply<%s, %s, 0>(%s, %s, %s, %s, next_early, dot);\n", r->along[0],
+              r->along[1], from, until, r->call[0], r->call[1]);
+    ein__buf text = {0};
+    ein__put(&text, "// The second product's terms; the tile is free.\n");
+    ein__kprod_put_loads(g, r, &text);
+    ein__put(&text, "__syncthreads();\n");
+    ein__put(&text, in.s);
+    ein__put(out, "{\n");
+    ein__kindent(out, text.s, 4);
+    ein__put(out, "}\n");
+    ein__buf_free(&in);
+    ein__buf_free(&text);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
     int rows, cols;
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
+    bool reads = strchr(r->index.s, '[') != NULL;  // the tile's place is read from memory
+    ein__buf loads = {0};
+    ein__kprod_put_loads(g, r, &loads);
     ein__key keys[] = {
         {0},
         {0},
@@ -167,23 +230,14 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"number", ein__kunsigned(g)},
         {"many", blocks > r->parts ? "1" : ""},
         {"index", r->index.s},
-        {"reads", strchr(r->index.s, '[') ? "1" : ""},
-        {"taps", ein__kprod_table(g, r)},
+        {"reads", reads ? "1" : ""},
         {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
-        {"argsA", r->args[0]},
-        {"loadA", r->load[0].s},
-        {"argsB", r->args[1]},
-        {"loadB", r->load[1].s},
-        {"foundA", ein__kprod_text(&r->found[0])},
-        {"makeArgsA", r->make_args[0]},
-        {"makeA", ein__kprod_text(&r->make[0])},
-        {"foundB", ein__kprod_text(&r->found[1])},
-        {"makeArgsB", r->make_args[1]},
-        {"makeB", ein__kprod_text(&r->make[1])},
+        {"loads", loads.s},
         {"a", r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0]},
         {"b", r->call[1]},
         {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
-        {"early", ein__kprod_early(g, r)},
+        {"early", reads ? "0" : r->early},
+        {"second", ein__kprod_text(&r->second)},
         {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
         {"share", ein__namef(c, "%lldu", (long long)r->share)},
         {"sharing", ein__namef(c, "parts_in_%s<%d, %d, %d>", r->cluster ? "cluster" : "memory",
@@ -199,7 +253,6 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"shared", ein__knumber(g, r->shared)},
         {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
-    if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
     if (r->cluster) ein__kneed(g, EIN__NEED_CLUSTERS);
@@ -207,6 +260,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
                  out, l);
+    ein__buf_free(&loads);
 }
 
 // Takes what is subtracted from lines out of the loads, where warps can do that: what is in memory
@@ -245,23 +299,56 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
     }
 }
 
+// The loads of both factors of product `s`, whose tile and lines `r` has.
+static void ein__kprod_operands(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
+    ein__kprod_terms(g, s, r);
+    ein__kprod_load(g, r, 0);
+    ein__kprod_load(g, r, 1);
+    r->early = ein__kprod_early(g, r);
+}
+
+// The second product, by the lines that the first one has: its text as part of the kernel. The tile
+// copies what both may copy.
+static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *first,
+                              ein__kprod *r) {
+    const ein__scope *s = ein__scope_of(g->ctx, step->addend);
+    r->t = first->t;
+    r->parts = first->parts;
+    r->share = ein__addend_share(&r->p, r->t, r->parts);
+    r->math = first->math;
+    memcpy(r->order, first->order, sizeof r->order);
+    memcpy(r->n, first->n, sizeof r->n);
+    memcpy(g->slot, first->slot, sizeof g->slot);
+    ein__kslots(g, s, s->nt);
+    r->longest = first->longest;
+    r->tap_bytes = first->tap_bytes;  // there is one table
+    r->tap_words = first->tap_words;
+    ein__kprod_operands(g, s, r);
+    first->tap_bytes = r->tap_bytes;
+    first->tap_words = r->tap_words;
+    for (int k = 0; k < 2; k++) {
+        r->fetched[k] = first->fetched[k] &= r->fetched[k];
+        first->wide[k] &= r->wide[k];
+    }
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
-    ein__kprod r = {.nsum = 0};
+    ein__kprod r = {.nsum = 0}, second = {.nsum = 0};
     int64_t stride[EIN__MAX_RANK], ps;
     int vec = g->vec;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
-    if (ein__keeps_fp32(g->ctx, step->val[0])) r.p.math = EIN__MATH_FP32;
     ein__kernel kernel = ein__step_kernel(g->ctx, step);
-    ein__rows_work(g->ctx, &kernel, &r.p);
+    kernel.out = stride;
+    if (!ein__match_product_kernel(g->ctx, &kernel, &r.p, &second.p))
+        return ein__kreduce(g, step, hint, out, l);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;
     r.parts = step->parts ? step->parts : 1;
-    r.share = ein__tail_share(&r.p, r.t, r.parts);
+    r.share = r.longest = ein__tail_share(&r.p, r.t, r.parts);
     r.cluster = step->cluster;
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
@@ -270,12 +357,14 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
     if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
+    if (step->addend.i) ein__kprod_factors(g, step, &second);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
-    if (step->nval > 1) ein__kscan_expr(g, &all, ein__kbody(g, step->out));
+    for (int k = 0; k < 2 && step->addend.i; k++) ein__kscan_expr(g, &all, second.factor[k]);
+    if (step->nval > 1) ein__kscan_expr(g, &all, ein__kprod_body(g, step));
     ein__kscan_out(g, &all, step->out);
-    ein__kprod_orders(g, s, &r, &all);
-    ein__kprod_load(g, &r, 0);
-    ein__kprod_load(g, &r, 1);
+    ein__kprod_orders(g, &r, &all);
+    ein__kprod_operands(g, s, &r);
+    if (step->addend.i) ein__kprod_second(g, step, &r, &second);
     if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);
@@ -283,9 +372,11 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     // Flat numbers run up to a tile beyond their ends.
     bool far = r.p.extent[0] > limit || r.p.extent[1] > limit;
     ok = ok && !g->too_wide && (g->wide || !far);
+    if (step->addend.i) ein__kprod_put_second(g, &second, &r.second);
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, EIN__PRODUCT_THREADS))
         ein__kprod_finish(g, step, &r, blocks, hint, out, l);
     ein__kscan_free(&all);
     ein__kprod_free(&r);
+    ein__kprod_free(&second);
     return ok;
 }

@@ -158,13 +158,11 @@ static int64_t ein__best_parts(const ein__gpu *g, const ein__tiled *p, const ein
 // Every tile that may turn out to be the best one, its terms in one piece and shared.
 static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    const ein__scope *s = ein__scope_of(ctx, step.val[0]);
-    ein__tiled p;
+    ein__tiled p, addend;
     int64_t best;
-    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
     ein__product_cut cut;
     ein__kernel k = ein__step_kernel(ctx, &step);
-    ein__rows_work(ctx, &k, &p);
+    if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return;
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
@@ -265,9 +263,9 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     ein__kernel k = ein__step_kernel(ctx, step);
     int parts;
     ein__work w = ein__kernel_work(ctx, &k, &parts);
-    ein__tiled p;
-    if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
-        ein__rows_work(ctx, &k, &p);
+    ein__tiled p, addend;
+    if (step->kind == EIN__K_PRODUCT && step->tile &&
+        ein__match_product_kernel(ctx, &k, &p, &addend)) {
         w.math_ps = step->parts > 1
                         ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts,
                                        step->cluster)

@@ -149,9 +149,15 @@ static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
     return any;
 }
 
-// Whether a product whose loads compute what it multiplies is read by nothing but maps, at several
-// places of each: they would finish its sums if there were no such loads.
-EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
+// Whether a product's loads compute what it multiplies, and whether it adds another one.
+static bool ein__computes_loads(const ein__step *s) {
+    return !s->nrow && (s->load[0].i || s->load[1].i);
+}
+static bool ein__adds_product(const ein__step *s) { return s->addend.i != 0; }
+
+// Whether a product of such a `kind` is read by nothing but maps, at several places of each: they
+// would finish its sums if it were none.
+EIN__FN bool ein__in_the_way(ein_ctx *ctx, bool (*kind)(const ein__step *)) {
     ein__val **reads = NULL;
     ein__stitcher s = ein__stitcher_look(ctx, &reads);
     bool found = false;
@@ -160,7 +166,7 @@ EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
             const int *w = s.writers[ctx->plan.layout[reads[j][k].i].buffer];
             if (arrlen(w) != 1 || w[0] >= j) continue;
             const ein__step *head = &s.step[w[0]];
-            if (head->nrow || (!head->load[0].i && !head->load[1].i)) continue;
+            if (!kind(head)) continue;
             int places = 0;
             const ein__ex *all = ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body);
             for (ptrdiff_t i = 0; i < arrlen(all); i++)

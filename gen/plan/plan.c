@@ -89,6 +89,7 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
         ctx->parted = true;
         if (ctx->whole) split.parts = 1;
     }
+    if (split.parts > 1 && map.i && ein__is_better_added(z, old, map, read, ps)) split.parts = 1;
     v = ein__relay_product(z, v);
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
@@ -266,15 +267,35 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!ein__build_reloads(ctx, root, nroot)) return false;
-    if (!ein__loads_in_the_way(ctx) && !ein__loads_copies(ctx)) return true;
+    if (!ein__in_the_way(ctx, ein__computes_loads) && !ein__loads_copies(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);
 }
 
+// What `build` plans, with products that kernels add up or, if that makes a better plan, apart.
+static bool ein__build_sums(ein_ctx *ctx, ein__val *root, int nroot,
+                            bool (*build)(ein_ctx *, ein__val *, int)) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!build(ctx, root, nroot)) return false;
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        any |= ein__adds_product(&ctx->plan.step[i]);
+    // Tables that have both forms can tell what one gains.
+    if (!any || !(ctx->desc.probe || ein__in_the_way(ctx, ein__adds_product))) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->unadded, build);
+}
+
 // The plan for a program that is not derived.
-static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
+static bool ein__build_fused(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
     ein__fuse_steps(ctx);
     return true;
+}
+static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__build_sums(ctx, root, nroot, ein__build_fused);
+}
+static bool ein__build_added(ein_ctx *ctx, ein__val *root, int nroot) {
+    return ein__build_sums(ctx, root, nroot, ein__build_loads);
 }
 
 // What `build` plans, with rows that end in one result each or, if that makes a better plan, with
@@ -293,7 +314,7 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
 }
 
 static bool ein__build_numbers(ein_ctx *ctx, ein__val *root, int nroot) {
-    bool ok = ein__build_loads(ctx, root, nroot);
+    bool ok = ein__build_added(ctx, root, nroot);
     ctx->plan.numbering = true;
     return ok;
 }
@@ -314,7 +335,7 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ei
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->numbers = false;
-    if (!ein__build_rows(ctx, root, nroot, ein__build_loads)) return false;
+    if (!ein__build_rows(ctx, root, nroot, ein__build_added)) return false;
     bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
                                    ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
     if (!ctx->numbers || !near || !(ein__few_steps(ctx) || ein__plan_copies(ctx))) return true;

@@ -112,33 +112,52 @@ static bool ein__conv_step(ein_ctx *ctx, ein__step *step, bool nhwc) {
     return true;
 }
 
-// Takes the maps in front of a product out of the values that the step computes.
-static void ein__split_loads(ein_ctx *ctx, ein__step *step) {
+// Adds map `v` to what the step's loads compute, as the factor of product `of` that it is.
+static bool ein__add_load(ein_ctx *ctx, ein__step *step, ein__val v, ein__val of) {
     const ein__expr *read[2];
     double alpha;
-    int n = 0;
-    while (n + 1 < step->nval && ein__is_map(ctx, step->val[n])) n++;
-    if (!ein__two_factors(ctx, ein__scope_of(ctx, step->val[n]), read, &alpha)) return;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < 2; k++)
-            if (read[k]->val == step->val[i].i) {
-                step->load[k] = step->val[i];
-                step->loaded[k] = ein__load_of(ctx, read[k], step->val[i]);
-            }
-    step->nval -= n;
-    memmove(step->val, step->val + n, (size_t)step->nval * sizeof *step->val);
+    int at = step->load[0].i != 0;
+    if (!ein__two_factors(ctx, ein__scope_of(ctx, of), read, &alpha)) return false;
+    for (int k = 0; k < 2; k++)
+        if (read[k]->val == v.i) {
+            step->load[at] = v;
+            step->loaded[at] = ein__load_of(ctx, read[k], v);
+            return true;
+        }
+    return false;
+}
+
+// Takes the maps in front of a product, or of two that are added up, out of the values that the
+// step computes. Of two the one with more terms is the first.
+static void ein__split_product(ein_ctx *ctx, ein__step *step) {
+    ein__val maps[EIN__STEP_VALUES], of[EIN__STEP_VALUES];
+    int nmap = 0, n = 0, last = step->nval - 1;
+    for (int i = 0; i < last; i++) {
+        if (ein__is_map(ctx, step->val[i])) maps[nmap++] = step->val[i];
+        else of[n++] = step->val[i];
+    }
+    if (n == 2 &&
+        ein__terms_of(ein__scope_of(ctx, of[0])) < ein__terms_of(ein__scope_of(ctx, of[1]))) {
+        ein__val v = of[0];
+        of[0] = of[1];
+        of[1] = v;
+    }
+    of[n++] = step->val[last];
+    if (n == 3) step->addend = of[1];
+    for (int i = 0; i < nmap; i++)
+        if (!ein__add_load(ctx, step, maps[i], of[0]) && n == 3)
+            (void)ein__add_load(ctx, step, maps[i], of[1]);
+    step->nval = n;
+    memcpy(step->val, of, (size_t)n * sizeof *of);
 }
 
 // How the product of a step is cut up under the layouts as they stand, and what its parts take:
 // as `name` says, where it is no NULL and fits, else as is estimated to be best.
 static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
-    const ein__scope *s = ein__scope_of(ctx, step->val[0]);
-    ein__tiled p;
+    ein__tiled p, addend;
     ein__product_cut cut;
-    if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
-    if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     ein__kernel k = ein__step_kernel(ctx, step);
-    ein__rows_work(ctx, &k, &p);
+    if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return;
     if (!name || !ein__product_cut_named(ctx, &p, name, &cut))
         (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
@@ -245,7 +264,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
     if (norm) ein__norm_step(ctx, norm, step);
-    else if (step->kind == EIN__K_PRODUCT) ein__split_loads(ctx, step);
+    else if (step->kind == EIN__K_PRODUCT) ein__split_product(ctx, step);
     bool library = ein__is_call(step->kind);
     if (library && ein__library_step(ctx, step)) return true;
     if (library) step->kind = ein__kind_without_call(ctx, step);

@@ -689,6 +689,44 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     return best;
 }
 
+// Chooses how reduction `v` is computed, and whether a map behind it and maps in front of it are
+// part of its kernel.
+static void ein__select_reduction(ein__selector *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex read = {0};
+    ein__val m = {0};
+    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+    // A map that is part of another kernel stays there.
+    if (m.i &&
+        (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
+         z->kind[m.i] == EIN__K_PLACE || ein__norm_of(ctx, m, false) ||
+         ein__norm_of(ctx, m, true) || ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
+         (ein__copy_of(ctx, m) && !ein__is_narrowing(ctx, m))))
+        m = (ein__val){0};
+    ctx->strict = ein__keeps_fp32(ctx, v);
+    if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
+        z->kind[v.i] = ein__kernel_kind(ctx, s);
+    else z->kind[v.i] = ein__choose_product(z, v, m, read);
+    ein__prologue front = {0};
+    if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
+    ctx->strict = false;
+    if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
+    bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
+                        z->kind[v.i] == EIN__K_PRODUCT);
+    if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
+    if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
+    // A map fuses with one reduction only.
+    fuse = fuse && z->kind[m.i] == EIN__K_MAP;
+    for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
+    if (!fuse) return;
+    z->home[v.i] = m;
+    z->kind[m.i] = z->kind[v.i];
+}
+
+// See addend.c.
+static bool ein__select_summands(ein__selector *z, ptrdiff_t at);
+
 static void ein__select_reductions(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -698,34 +736,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE ||
             z->kind[v.i] == EIN__K_ROW)
             continue;
-        ein__ex read = {0};
-        ein__val m = {0};
-        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
-        // A map that is part of another kernel stays there.
-        if (m.i && (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
-                    z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
-                    ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
-                    ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
-                    (ein__copy_of(ctx, m) && !ein__is_narrowing(ctx, m))))
-            m = (ein__val){0};
-        ctx->strict = ein__keeps_fp32(ctx, v);
-        if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
-            z->kind[v.i] = ein__kernel_kind(ctx, s);
-        else z->kind[v.i] = ein__choose_product(z, v, m, read);
-        ein__prologue front = {0};
-        if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
-        ctx->strict = false;
-        if (front.n) z->kind[v.i] = EIN__K_PRODUCT;
-        bool fuse = m.i && (z->kind[v.i] == EIN__K_BAND || z->kind[v.i] == EIN__K_REDUCE ||
-                            z->kind[v.i] == EIN__K_PRODUCT);
-        if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
-        if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
-        // A map fuses with one reduction only.
-        fuse = fuse && z->kind[m.i] == EIN__K_MAP;
-        for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
-        if (!fuse) continue;
-        z->home[v.i] = m;
-        z->kind[m.i] = z->kind[v.i];
+        if (!ein__select_summands(z, i)) ein__select_reduction(z, v);
     }
 }
 

@@ -12,10 +12,10 @@
 // libraries none
 // by        basis change 6
 //     1.8 us est. t1.sum.data              k_basis_2e916ba5
-//     4.2 us est. t1.sum.product           k_product_bdcf493e
+//     4.2 us est. t1.sum.product           k_product_12ce7e9e
 //     1.8 us est. t2                       k_basis_3adc4c30
 //     1.8 us est. t3.sum.data              k_basis_2e916ba5
-//     4.2 us est. t3.sum.product           k_product_bdcf493e
+//     4.2 us est. t3.sum.product           k_product_12ce7e9e
 //     1.9 us est. y                        k_basis_29c9e352
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -356,9 +356,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -368,21 +374,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -406,7 +415,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -433,11 +442,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -502,7 +510,7 @@ static __global__ void __launch_bounds__(64) k_basis_2e916ba5(const float *p0,
 // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
 //     t1.sum.filter[i0,i1,i2,r0]
 // p0: t1.sum.filter, p1: t1.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_12ce7e9e(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -518,9 +526,11 @@ static __global__ void __launch_bounds__(256, 2) k_product_bdcf493e(const float 
         const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 12544 + r0 * 196 + i4], i4 < 196);
     };
-    float acc[4][4] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<784, 25088>(b), next_early,
-        acc);
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -875,11 +885,11 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_basis_2e916ba5, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "t1.sum.product", 504, 256, stream, v_t1_sum_filter,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "t1.sum.product", 504, 256, stream, v_t1_sum_filter,
         v_t1_sum_data, v_t1_sum_product));
     CALL(launch(m, MIDDLE, k_basis_3adc4c30, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
-    CALL(launch(m, MIDDLE, k_product_bdcf493e, "t3.sum.product", 504, 256, stream, v_t3_sum_filter,
+    CALL(launch(m, MIDDLE, k_product_12ce7e9e, "t3.sum.product", 504, 256, stream, v_t3_sum_filter,
         v_t3_sum_data, v_t3_sum_product));
     CALL(launch(m, LAST, k_basis_29c9e352, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2, v_y));
     return 0;

@@ -11,7 +11,7 @@
 // plan      2 steps, 11.6 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//     9.7 us est. y.parts                  k_product_73f4a156
+//     9.7 us est. y.parts                  k_product_1c6f71a7
 //     1.9 us est. y                        k_reduce_36185d96
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -322,9 +322,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -334,21 +340,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -372,7 +381,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -399,11 +408,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -411,7 +419,7 @@ struct product_tile {
 // y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,16*i0+r0,i3+r1-1,i4+r2-1] *
 //     y.lines[i2,r1,r2,16*i0+r0] where i0 in 0:32, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad x 0
 // p0: y.lines, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1c6f71a7(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -435,8 +443,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_73f4a156(const float 
         return fetch<float>(&p1[i0 * 784 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, dot);
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<1179648>(a), spaced<784>(b), next_early, acc);
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -592,7 +602,7 @@ static int check_device(conv3x3 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_73f4a156);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_1c6f71a7);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -676,7 +686,7 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_73f4a156, "y.parts", 256, 256, stream, v_y_lines, v_x,
+    CALL(launch(m, FIRST, k_product_1c6f71a7, "y.parts", 256, 256, stream, v_y_lines, v_x,
         v_y_parts));
     CALL(launch(m, LAST, k_reduce_36185d96, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;

@@ -11,7 +11,7 @@
 // plan      1 step, 9.6 us estimated; 30.8 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//     9.6 us est. y.phases                 k_product_97de8e01, in 8 parts
+//     9.6 us est. y.phases                 k_product_bf71f2ab, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -341,9 +341,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -353,21 +359,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -391,7 +400,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -418,11 +427,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -563,7 +571,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 // y.phases[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) x[i0,r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     y.phases.lines[i1,i2,i3,r1,r2,r0] where i4 in 0:2, i5 in 0:2, pad x 0
 // p0: x, p1: y.phases.lines
-static __global__ void CLUSTER(8) k_product_97de8e01(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_bf71f2ab(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -588,10 +596,12 @@ static __global__ void CLUSTER(8) k_product_97de8e01(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 917504 + i2 * 458752 + r0 * 256 + i3]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 224u;
     tile.multiply<true, false, 2>(from, min(from + 224u, 1792u), a, moving<1024, 16384>(b),
-        next_early, acc);
+        next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -730,7 +740,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_97de8e01);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_bf71f2ab);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -807,7 +817,7 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, ALONE, k_product_97de8e01, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
+    CALL(launch(m, ALONE, k_product_bf71f2ab, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
         v_y, (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }

@@ -12,7 +12,7 @@
 // libraries none
 // by        basis change 3
 //     1.7 us est. y.data                   k_basis_a4ec48a9
-//     9.9 us est. y.product                k_product_44bec023, in 2 parts
+//     9.9 us est. y.product                k_product_b85e3ac0, in 2 parts
 //     1.5 us est. y.phases                 k_basis_ee175c09
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -345,9 +345,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -357,21 +363,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -395,7 +404,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -422,11 +431,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -620,7 +628,7 @@ static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
 // by digit re-layout; basis change F(2x2,3x3)
 // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] * y.filter[i0,i1,i2,r0]
 // p0: y.filter, p1: y.data
-static __global__ void CLUSTER(2) k_product_44bec023(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_b85e3ac0(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -636,10 +644,12 @@ static __global__ void CLUSTER(2) k_product_44bec023(const float *p0, const floa
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
-    float acc[8][4] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<256,
-        4096>(b), next_early, acc);
+        4096>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -953,7 +963,7 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_a4ec48a9, "y.data", 512, 64, stream, v_x, v_y_data));
-    CALL(launch(m, FIRST, k_product_44bec023, "y.product", 128, 256, stream, v_y_filter, v_y_data,
+    CALL(launch(m, FIRST, k_product_b85e3ac0, "y.product", 128, 256, stream, v_y_filter, v_y_data,
         v_y_product, (float4 *)v_workspace, v_arrived + 0));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_ee175c09, "y.phases", 256, 64, stream, v_y_product, v_y));

@@ -12,7 +12,7 @@
 // libraries none
 // by        basis change 3
 //     2.0 us est. y.data                   k_basis_4ee4e6f6
-//     4.2 us est. y.product                k_product_b198e4df
+//     4.2 us est. y.product                k_product_5dd8e2ff
 //     2.0 us est. y                        k_basis_05067a3a
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -342,9 +342,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -354,21 +360,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -392,7 +401,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -419,11 +428,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -487,7 +495,7 @@ static __global__ void __launch_bounds__(64) k_basis_4ee4e6f6(const float *p0,
 // by basis change F(2x2,5x5)
 // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
 // p0: y.filter, p1: y.data
-static __global__ void __launch_bounds__(256, 1) k_product_b198e4df(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_5dd8e2ff(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 1> tile;
     const unsigned id = blockIdx.x;
@@ -503,9 +511,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_b198e4df(const float 
         const int r0 = (int)(e / 128u);
         return fetch<float>(&p1[i1 * 17328 + r0 * 361 + i4], i4 < 361);
     };
-    float acc[4][8] = {};
+    auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 48u, moving<4, 12288>(a), moving<1444, 2888>(b), next_early,
-        acc);
+        dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 1) {
         const int i = e / 8, j = e % 8;
@@ -811,7 +821,7 @@ int pet_conv_create(pet_conv **out, const void *weights, size_t bytes, const pet
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_basis_4ee4e6f6, "y.data", 271, 64, stream, v_x, v_y_data));
-    CALL(launch(m, MIDDLE, k_product_b198e4df, "y.product", 108, 256, stream, v_y_filter, v_y_data,
+    CALL(launch(m, MIDDLE, k_product_5dd8e2ff, "y.product", 108, 256, stream, v_y_filter, v_y_data,
         v_y_product));
     CALL(launch(m, LAST, k_basis_05067a3a, "y", 361, 64, stream, v_y_product, v_y));
     return 0;

@@ -13,7 +13,7 @@
 // plan      2 steps, 51.2 us estimated; 55.5 us without derivation
 // libraries none
 // by        merging 4
-//    48.2 us est. q.merged                 k_product_5327013d, in 2 parts
+//    48.2 us est. q.merged                 k_product_06d8d669, in 2 parts
 //     3.0 us est. q                        k_siblings_76408045
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -350,9 +350,15 @@ struct product_tile {
         v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    // What a thread has of its rows and columns: sums of its group's terms.
+    struct products {
+        float sum[RM][RN];
+    };
+    static __device__ __forceinline__ products none() { return products(); }
+
+    // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+                                         const word_places<BN, MASK> &at_b, products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -362,21 +368,24 @@ struct product_tile {
 #pragma unroll
             for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
-    // rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
+    // time.
+    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int j = 0; j < RN; j += 4) {
+        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
+            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
+#pragma unroll
+        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
-                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
+                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < RM / PARTS; i++) {
@@ -400,7 +409,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, float (&acc)[RM][RN]) {
+                                             bool next_early, products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
@@ -427,11 +436,10 @@ struct product_tile {
                 a.next(k0, more);
                 b.next(k0, more);
                 __syncthreads();
-                step(turn, at_a, at_b, acc);
+                step(turn, at_a, at_b, to);
                 if (!more) break;
             }
         }
-        if (PARTS > 1) sum(acc);
     }
 };
 
@@ -571,7 +579,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 // by merging: shared input
 // q.merged[i0,i1] = sum(r0) x[i0,r0] * q.weights[i1,r0]
 // p0: x, p1: q.weights
-static __global__ void CLUSTER(2) k_product_5327013d(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_06d8d669(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -586,10 +594,12 @@ static __global__ void CLUSTER(2) k_product_5327013d(const float *p0, const floa
         const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(&p1[r0 * 2304 + i1]);
     };
-    float acc[4][12] = {};
+    auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 768u), moving<4, 98304>(a), moving<9216,
-        128>(b), next_early, acc);
+        128>(b), next_early, dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
     const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
@@ -792,7 +802,7 @@ static int check_device(three_matmuls *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_5327013d);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_06d8d669);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -880,7 +890,7 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_5327013d, "q.merged", 384, 256, stream, v_x, v_q_weights,
+    CALL(launch(m, FIRST, k_product_06d8d669, "q.merged", 384, 256, stream, v_x, v_q_weights,
         v_q_merged, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_siblings_76408045, "q", 1152, 256, stream, v_q_merged, v_q, v_k, v_v));
     return 0;
