@@ -63,6 +63,36 @@ def product_reader(p, y, t, sizes):
         p.op(f"Softmax({z}; axis={p.any(0, 1)})", out=True)
 
 
+def summand(p, box):
+    """A product of that shape: of a matrix with a map in front, or of windows of lines."""
+    b, m, n = box["b"], box["m"], box["n"]
+    if p.chance(0.35):
+        c, r, stride = p.any(3, 8, 21, 32), p.any(1, 3, 5), p.any(1, 1, 2)
+        x, w = p.input(b, c, m * stride), p.weight(n, c, r)
+        return p.let("b,m,n", f"sum(c,r) {x}[b,c,{stride}*m+r-{r // 2}]*{w}[n,c,r]", pad=x, **box)
+    k = p.any(8, 33, 64, 100, 260)
+    x, w = p.input(b, m, k), p.usual(p.weight(k, n), p.input(k, n))
+    front = p.usual(f"{x}[b,m,k]", f"{x}[b,m,k]", f"relu({x}[b,m,k])", f"{x}[b,{m - 1}-m,k]",
+                    f"({x}[b,m,k] + {p.weight(k)}[k])")
+    return p.let("b,m,n", f"{p.usual('', '0.5*')}sum(k) {front}*{w}[k,n]", **box)
+
+
+def summands(p):
+    """Sums of products, as a kernel may add them up, and of what stands in the way of that."""
+    box = dict(b=p.usual(1, 1, 2), m=p.any(24, 70, 129, 200), n=p.any(16, 40, 72, 130))
+    first, second, bias = summand(p, box), summand(p, box), p.weight(box["n"])
+    s, t, c = f"{first}[b,m,n]", f"{second}[b,m,n]", f"{bias}[n]"
+    body = p.usual(f"{s} + {t}", f"relu({s} + {c} + {t})", f"tanh({t} + {s} + {c})",
+                   f"max({s} + {t}, {c})", f"sigmoid({s} + {t})*tanh({t} + {s} + {c})",
+                   f"{s} - {t}", f"2*{s} + {t}", f"{s} + {t} + {t}", f"tanh({s}*{t})",
+                   f"relu({s}) + {t}")
+    if p.chance(0.2):
+        body = f"{body} + {summand(p, box)}[b,m,n]"
+    y = p.let("b,m,n", body, **box)
+    p.out(p.any(first, second), 0.1)
+    product_reader(p, y, first, tuple(box.values()))
+
+
 def digit_product(p):
     """Products whose rows, terms and columns are digits, one behind the other."""
     m, k, n = p.any(4, 6, 8, 16), p.any(4, 8, 12, 16), p.any(4, 6, 8, 16)
@@ -463,6 +493,6 @@ def together(p):
     p.out(y)
 
 
-KINDS = {"product": product, "digit-product": digit_product, "convolution": convolution,
-         "windows": windows, "lines": lines, "images": images, "chain": chain, "together": together,
-         "correlation": correlation, "volumes": volumes}
+KINDS = {"product": product, "summands": summands, "digit-product": digit_product,
+         "convolution": convolution, "windows": windows, "lines": lines, "images": images,
+         "chain": chain, "together": together, "correlation": correlation, "volumes": volumes}

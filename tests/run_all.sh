@@ -38,14 +38,14 @@ own_too="models/cases/*.ein $own"
 tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
 tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein tests/unseen/norm_products.ein"
 tensor="$tensor tests/unseen/norm_means.ein tests/unseen/norm_flat.ein"
-tensor="$tensor tests/unseen/rotary_forms.ein"
+tensor="$tensor tests/unseen/rotary_forms.ein tests/unseen/two_products.ein"
 # What is run as nvcc translates it: tensor cores, attention, early launches, stitched kernels, long
 # sums shared by blocks, gathers; and what has forms of its own without tensor cores.
 ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/attention_causal.ein'
 ptx="$ptx tests/unseen/attention_sliding.ein"
 ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unseen/tail.ein"
 ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
-ptx="$ptx tests/unseen/siblings.ein tests/unseen/clusters.ein"
+ptx="$ptx tests/unseen/siblings.ein tests/unseen/clusters.ein tests/unseen/two_products.ein"
 ptx="$ptx models/resnet18.ein models/longformer_short.ein tests/unseen/rotary_forms.ein"
 ptx="$ptx tests/unseen/typed_products.ein tests/unseen/typed_attention.ein"
 ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
@@ -151,6 +151,7 @@ parts=(
     'stitch   cuda python3 tests/check_stitch.py'
     'siblings cuda python3 tests/check_siblings.py'
     "tail     cuda $python tests/check_tail.py"
+    'added    cuda python3 tests/check_added.py'
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"
     "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
