@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-SCHEDULERS, WARPS, NEVER = 4, 8, 7  # of an SM; warps of a block; no scoreboard
+SCHEDULERS, WARPS, NEVER = 4, 8, 7  # of an SM; warps of a block, unless told; no scoreboard
 TURNS = (8, 24)  # of a loop: between these the model is in its stride
 
 # Cycles in which an instruction keeps its unit, and after which its result is there; assumed for
@@ -111,11 +111,11 @@ class Warp:
 
 
 class Machine:
-    """One SM that runs a loop by `resident` blocks."""
+    """One SM that runs a loop by `resident` blocks of `warps`."""
 
-    def __init__(self, body, resident, l2):
+    def __init__(self, body, resident, l2, warps):
         self.body, self.l2, self.now, self.memory = body, l2, 0, 0
-        self.warps = [Warp(w // WARPS) for w in range(WARPS * resident)]
+        self.warps = [Warp(w // warps) for w in range(warps * resident)]
         self.units = [dict.fromkeys(UNITS, 0) for _ in range(SCHEDULERS)]
         self.last = [None] * SCHEDULERS
         self.issued = self.lines = 0
@@ -179,17 +179,17 @@ class Machine:
         return self.now
 
 
-def measure(body, resident, l2):
+def measure(body, resident, l2, warps=WARPS):
     """Cycles a turn of all blocks; shares of the multipliers, the schedulers, shared memory."""
     runs = []
     for turns in TURNS:
-        machine = Machine(body, resident, l2)
+        machine = Machine(body, resident, l2, warps)
         runs.append((machine.run(turns), machine.issued, machine.lines))
     turns = TURNS[1] - TURNS[0]
     cycles, issued, lines = ((b - a) / turns for a, b in zip(*runs))
-    warps = resident * WARPS / SCHEDULERS
-    fma = warps * sum(i.base == "FFMA" for i in body) / cycles
-    mma = warps * sum(i.kind == "mma" for i in body) * MMA / cycles
+    each = resident * warps / SCHEDULERS
+    fma = each * sum(i.base == "FFMA" for i in body) / cycles
+    mma = each * sum(i.kind == "mma" for i in body) * MMA / cycles
     return cycles, fma, mma, issued / SCHEDULERS / cycles, lines / cycles
 
 
@@ -202,6 +202,12 @@ def disassembled(path, arch):
     return done.stdout
 
 
+def block_warps(source):
+    """By kernel of an emitted program the warps of its blocks, as it tells the compiler."""
+    bounds = r"__global__ void __launch_bounds__\((\d+)[^)]*\) (k_\w+)\("
+    return {name: int(threads) // 32 for threads, name in re.findall(bounds, source)}
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--arch", default="sm_90")
@@ -210,11 +216,10 @@ def main():
     arguments.add_argument("--l2", type=int, default=500, help="cycles of a load from the L2 cache")
     arguments.add_argument("file", help="an emitted .cu, or what cuobjdump -sass made of it")
     a = arguments.parse_args()
-    if a.file.endswith(".cu"):
-        sass = disassembled(a.file, a.arch)
-    else:
-        with open(a.file, encoding="utf-8") as file:
-            sass = file.read()
+    with open(a.file, encoding="utf-8") as file:
+        text = file.read()
+    warps = block_warps(text)
+    sass = disassembled(a.file, a.arch) if a.file.endswith(".cu") else text
     print("kernel\tinstructions\tffma\tmma\tblocks\tcycles\tffma%\tmma%\tissue%\tshared%")
     for name, code in sorted(parse(sass).items()):
         if not re.search(a.kernel, name):
@@ -224,7 +229,7 @@ def main():
             counts = (len(body), sum(i.base == "FFMA" for i in body),
                       sum(i.kind == "mma" for i in body))
             for resident in map(int, a.resident.split(",")):
-                cycles, *shares = measure(body, resident, a.l2)
+                cycles, *shares = measure(body, resident, a.l2, warps.get(short, WARPS))
                 print(short, *counts, resident, "%.0f" % cycles, *("%.0f" % (100 * s)
                       for s in shares), sep="\t")
     return 0

@@ -31,9 +31,9 @@ def fma(n, registers=(1, 2, 3), **control):
     return [("FFMA R%d, R%d, R%d, R%d" % (8 + n, *registers), control)]
 
 
-def expect(name, instructions, resident, column, value):
+def expect(name, instructions, resident, column, value, warps=8):
     bodies = list(issue.loops(issue.parse(listing(instructions))["k"]))
-    got = issue.measure(bodies[0], resident, 500)[column] if len(bodies) == 1 else None
+    got = issue.measure(bodies[0], resident, 500, warps)[column] if len(bodies) == 1 else None
     good = got is not None and abs(got - value) < 1e-9 * max(1, value)
     COUNT["passed" if good else "failed"] += 1
     if not good:
@@ -45,6 +45,11 @@ def main():
     # Two warps a scheduler and block, an instruction a cycle, the branch included.
     expect("issue", plain, 1, 0, 2 * 41)
     expect("two blocks", plain, 2, 0, 4 * 41)
+    expect("blocks of four warps", plain, 1, 0, 41, warps=4)
+    kernels = ("static __global__ void __launch_bounds__(128, 1) k_some_01234567(float *y) {}\n"
+               "static __global__ void CLUSTER(2) k_other_01234567(float *y) {}\n")
+    good = issue.block_warps(kernels) == {"k_some_01234567": 4}
+    COUNT["passed" if good else "failed"] += 1
     expect("share of the multipliers", plain, 1, 1, 80 / 82)
     # Three registers of one bank take a cycle more.
     banks = [i for n in range(40) for i in fma(n, (2, 4, 6))]
