@@ -19435,16 +19435,21 @@ static int64_t ein__computed_operations(ein_ctx *ctx, const ein__scope *s) {
     return each;
 }
 
-// The factor that is no weight counts the rows, wherever neighbours of the result lie.
-static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
+// The factor of the rows becomes that of the columns.
+static void ein__turn_factors(ein__tiled *p) {
     const ein__tiled was = *p;
-    if (!ctx->value[p->read[0]->val].weight_only) return;
     for (int k = 0; k < 2; k++) {
         p->read[k] = was.read[1 - k];
         p->group[k] = was.group[1 - k];
         p->extent[k] = was.extent[1 - k];
         p->load[k] = was.load[1 - k];
     }
+}
+
+// The factor that is no weight counts the rows, wherever neighbours of the result lie.
+static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
+    if (!ctx->value[p->read[0]->val].weight_only) return;
+    ein__turn_factors(p);
     p->scattered = true;
 }
 
@@ -19489,6 +19494,8 @@ static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__t
     if (!k->addend) return true;
     if (!ein__match_tiles(ctx, k->s[1], k->out, addend) || addend->alpha != p->alpha) return false;
     if (k->fma) addend->math = EIN__MATH_FP32;
+    // Where neighbours of the result are of a batch, either factor may count the rows.
+    if (addend->group[0] != p->group[0]) ein__turn_factors(addend);
     ein__loads_work(ctx, k, addend);
     p->addend = addend;
     return !memcmp(p->group, addend->group, sizeof p->group) && p->math == addend->math;
@@ -52365,8 +52372,10 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     ein__kernel kernel = ein__step_kernel(g->ctx, step);
     kernel.out = stride;
-    if (!ein__match_product_kernel(g->ctx, &kernel, &r.p, &second.p))
+    if (!ein__match_product_kernel(g->ctx, &kernel, &r.p, &second.p)) {
+        EIN_ASSERT(!step->addend.i);
         return ein__kreduce(g, step, hint, out, l);
+    }
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;

@@ -44,7 +44,7 @@ def choices(folder):
     for options in ([], ["--math", "tf32"], ["--math", "fp16"]):
         text = emit(folder, APART, *options)
         names = added(text)
-        for name in ("block", "strips", "cell", "gate", "batches"):
+        for name in ("block", "strips", "cell", "gate", "batches", "last_batch"):
             if name == "block" and "fp16" in options:
                 continue  # a window split in phases is faster
             checks.check("%s %s" % (name, options), name in names, names)
@@ -82,14 +82,14 @@ def tables(folder):
     text = harness.probed(folder, MODEL, "--libs", "none", APART, "--kernels", "1000")
     rows = re.findall(r'"(kernel product \w+ algo=[\w.]+)", "(\w{8})"', text)
     keys = sorted({key for key, kernel in rows if kernel in adding(text)})
-    checks.check("kernels that add", len({key.split()[2] for key in keys}) >= 5, keys)
+    checks.check("kernels that add", len({key.split()[2] for key in keys}) >= 6, keys)
     checks.check("others", len({key.split()[2] for key, kernel in rows}) >= 11,
                  {key.split()[2] for key, kernel in rows})
     table = os.path.join(folder, "table")
     for ps in (90000000, 1000):
         harness.write_costs(table, keys, ps)
         names = added(emit(folder, APART, "--costs", table))
-        checks.expect("where a table says %d ps" % ps, ps == 1000, len(names) == 5)
+        checks.expect("where a table says %d ps" % ps, ps == 1000, len(names) == 6)
 
 
 def runs(folder):

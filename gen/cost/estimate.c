@@ -128,16 +128,21 @@ static int64_t ein__computed_operations(ein_ctx *ctx, const ein__scope *s) {
     return each;
 }
 
-// The factor that is no weight counts the rows, wherever neighbours of the result lie.
-static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
+// The factor of the rows becomes that of the columns.
+static void ein__turn_factors(ein__tiled *p) {
     const ein__tiled was = *p;
-    if (!ctx->value[p->read[0]->val].weight_only) return;
     for (int k = 0; k < 2; k++) {
         p->read[k] = was.read[1 - k];
         p->group[k] = was.group[1 - k];
         p->extent[k] = was.extent[1 - k];
         p->load[k] = was.load[1 - k];
     }
+}
+
+// The factor that is no weight counts the rows, wherever neighbours of the result lie.
+static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
+    if (!ctx->value[p->read[0]->val].weight_only) return;
+    ein__turn_factors(p);
     p->scattered = true;
 }
 
@@ -182,6 +187,8 @@ static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__t
     if (!k->addend) return true;
     if (!ein__match_tiles(ctx, k->s[1], k->out, addend) || addend->alpha != p->alpha) return false;
     if (k->fma) addend->math = EIN__MATH_FP32;
+    // Where neighbours of the result are of a batch, either factor may count the rows.
+    if (addend->group[0] != p->group[0]) ein__turn_factors(addend);
     ein__loads_work(ctx, k, addend);
     p->addend = addend;
     return !memcmp(p->group, addend->group, sizeof p->group) && p->math == addend->math;

@@ -342,8 +342,10 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     ein__kernel kernel = ein__step_kernel(g->ctx, step);
     kernel.out = stride;
-    if (!ein__match_product_kernel(g->ctx, &kernel, &r.p, &second.p))
+    if (!ein__match_product_kernel(g->ctx, &kernel, &r.p, &second.p)) {
+        EIN_ASSERT(!step->addend.i);
         return ein__kreduce(g, step, hint, out, l);
+    }
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;
