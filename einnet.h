@@ -45173,14 +45173,14 @@ static const char *const ein__tmpl_tiles[] = {
     "    }",
     "",
     "    // What a thread has of its rows and columns: sums of its group's terms.",
-    "    struct products {",
+    "    struct tile_products {",
     "        float sum[RM][RN];",
     "    };",
-    "    static __device__ __forceinline__ products none() { return products(); }",
+    "    static __device__ __forceinline__ tile_products none() { return tile_products(); }",
     "",
     "    // Adds the product of what was put at `turn`, over the thread's part of the terms.",
     "    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,",
-    "                                         const word_places<BN, MASK> &at_b, products &to) {",
+    "                                         const word_places<BN, MASK> &at_b, tile_products &to) {",
     "        const float *a = factor(turn, 0), *b = factor(turn, 1);",
     "#pragma unroll",
     "        for (unsigned k = 0; k < KC / PARTS; k++) {",
@@ -45196,7 +45196,7 @@ static const char *const ein__tmpl_tiles[] = {
     "",
     "    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a",
     "    // time.",
-    "    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {",
+    "    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {",
     "        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;",
     "#pragma unroll",
     "        for (int i = 0; i < (PARTS > 1 \? 0 : RM * RN); i++)",
@@ -45231,7 +45231,7 @@ static const char *const ein__tmpl_tiles[] = {
     "    // before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
-    "                                             bool next_early, products &to) {",
+    "                                             bool next_early, tile_products &to) {",
     "        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(",
     "            load_a);",
     "        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(",
@@ -45816,10 +45816,10 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    };",
     "",
     "    // What a thread has of its warp's sums, those of its group's terms.",
-    "    struct products {",
+    "    struct tile_products {",
     "        float c[WM / 16][WN / 8][4];",
     "    };",
-    "    static __device__ __forceinline__ products none() { return products(); }",
+    "    static __device__ __forceinline__ tile_products none() { return tile_products(); }",
     "",
     "    // Fragments of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of",
     "    // all columns.",
@@ -45897,7 +45897,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    }",
     "",
     "    // What a thread stores.",
-    "    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {",
+    "    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {",
     "        if (PARTS > 1) add_groups(own.c, acc);",
     "        else arrange(own.c, acc);",
     "    }",
@@ -45915,7 +45915,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    // (EARLY 1) or the second factor (2), is on its way before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
-    "                                             bool next_early, products &to) {",
+    "                                             bool next_early, tile_products &to) {",
     "        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;",
     "        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;",
     "        feed_a a(load_a);",
@@ -55076,8 +55076,9 @@ static bool ein__is_taken(const char *name) {
         " same_addresses score_unit SHARE shared_address shared_of shared_words snprintf some"
         " spaced spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
         " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
-        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_type total TURN"
-        " turning turning_load TURNS unshifted upload value_of VALUE_TURNS vector_places VECTORS"
+        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_products tile_type"
+        " total TURN turning turning_load TURNS unshifted upload value_of VALUE_TURNS "
+        "vector_places VECTORS"
         " weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);
     if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;

@@ -270,10 +270,10 @@ struct tensor_tile {
     };
 
     // What a thread has of its warp's sums, those of its group's terms.
-    struct products {
+    struct tile_products {
         float c[WM / 16][WN / 8][4];
     };
-    static __device__ __forceinline__ products none() { return products(); }
+    static __device__ __forceinline__ tile_products none() { return tile_products(); }
 
     // Fragments of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of
     // all columns.
@@ -351,7 +351,7 @@ struct tensor_tile {
     }
 
     // What a thread stores.
-    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {
         if (PARTS > 1) add_groups(own.c, acc);
         else arrange(own.c, acc);
     }
@@ -369,7 +369,7 @@ struct tensor_tile {
     // (EARLY 1) or the second factor (2), is on its way before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, products &to) {
+                                             bool next_early, tile_products &to) {
         typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;
         typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;
         feed_a a(load_a);

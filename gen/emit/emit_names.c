@@ -63,8 +63,9 @@ static bool ein__is_taken(const char *name) {
         " same_addresses score_unit SHARE shared_address shared_of shared_words snprintf some"
         " spaced spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
         " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
-        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_type total TURN"
-        " turning turning_load TURNS unshifted upload value_of VALUE_TURNS vector_places VECTORS"
+        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_products tile_type"
+        " total TURN turning turning_load TURNS unshifted upload value_of VALUE_TURNS "
+        "vector_places VECTORS"
         " weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);
     if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;

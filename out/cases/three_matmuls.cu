@@ -351,14 +351,14 @@ struct product_tile {
     }
 
     // What a thread has of its rows and columns: sums of its group's terms.
-    struct products {
+    struct tile_products {
         float sum[RM][RN];
     };
-    static __device__ __forceinline__ products none() { return products(); }
+    static __device__ __forceinline__ tile_products none() { return tile_products(); }
 
     // Adds the product of what was put at `turn`, over the thread's part of the terms.
     __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, products &to) {
+                                         const word_places<BN, MASK> &at_b, tile_products &to) {
         const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
         for (unsigned k = 0; k < KC / PARTS; k++) {
@@ -374,7 +374,7 @@ struct product_tile {
 
     // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
     // time.
-    __device__ __forceinline__ void finish(const products &own, float (&acc)[RM][RN]) {
+    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {
         const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
 #pragma unroll
         for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
@@ -409,7 +409,7 @@ struct product_tile {
     // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, products &to) {
+                                             bool next_early, tile_products &to) {
         feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
             load_a);
         feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
