@@ -23715,6 +23715,7 @@ static bool ein__cost_added(ein_ctx *ctx, ein__val m, const ein__summand *of,
                      .size = ein__element_size(ctx, m)};
     memcpy(k.load, front->v, sizeof k.load);
     ein__dense_result(k.s[2], out);
+    if (ein__keeps_fp32(ctx, of[0].v) != ein__keeps_fp32(ctx, of[1].v)) return false;
     if (!ein__has_sum_alone(ctx, k.s[2]->body, reads, false)) return false;
     if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return false;
     *known = ein__kernel_row(ctx, &k) != NULL;
@@ -23752,9 +23753,8 @@ static bool ein__adds_up(const ein__selector *z, ein__val m, const ein__summand 
                          ein__prologue *front) {
     ein_ctx *ctx = z->ctx;
     int64_t ps = 0, apart = INT64_MAX;
-    bool call = false, known = false, strict = ein__keeps_fp32(ctx, of[0].v);
-    if (strict != ein__keeps_fp32(ctx, of[1].v)) return false;
-    ctx->strict = strict;
+    bool call = false, known = false;
+    ctx->strict = ein__keeps_fp32(ctx, of[0].v);
     bool fits =
         ein__choose_both_loads(z, m, of, front) && ein__cost_added(ctx, m, of, front, &ps, &known);
     for (int k = 0; k < 2 && fits; k++) {
@@ -37336,15 +37336,19 @@ static bool ein__build_sums(ein_ctx *ctx, ein__val *root, int nroot,
     return ein__build_again(ctx, other, nroot, &ctx->unadded, build);
 }
 
-// The plan for a program that is not derived.
+// The plan for the values under `root`, kernels made one where that is cheaper.
 static bool ein__build_fused(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
     ein__fuse_steps(ctx);
     return true;
 }
+
+// The plan for a program that is not derived.
 static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_sums(ctx, root, nroot, ein__build_fused);
 }
+
+// The same for a derived one.
 static bool ein__build_added(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_sums(ctx, root, nroot, ein__build_loads);
 }

@@ -285,15 +285,19 @@ static bool ein__build_sums(ein_ctx *ctx, ein__val *root, int nroot,
     return ein__build_again(ctx, other, nroot, &ctx->unadded, build);
 }
 
-// The plan for a program that is not derived.
+// The plan for the values under `root`, kernels made one where that is cheaper.
 static bool ein__build_fused(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
     ein__fuse_steps(ctx);
     return true;
 }
+
+// The plan for a program that is not derived.
 static bool ein__build_baseline(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_sums(ctx, root, nroot, ein__build_fused);
 }
+
+// The same for a derived one.
 static bool ein__build_added(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_sums(ctx, root, nroot, ein__build_loads);
 }

@@ -62,6 +62,7 @@ static bool ein__cost_added(ein_ctx *ctx, ein__val m, const ein__summand *of,
                      .size = ein__element_size(ctx, m)};
     memcpy(k.load, front->v, sizeof k.load);
     ein__dense_result(k.s[2], out);
+    if (ein__keeps_fp32(ctx, of[0].v) != ein__keeps_fp32(ctx, of[1].v)) return false;
     if (!ein__has_sum_alone(ctx, k.s[2]->body, reads, false)) return false;
     if (!ein__match_product_kernel(ctx, &k, &p, &addend)) return false;
     *known = ein__kernel_row(ctx, &k) != NULL;
@@ -99,9 +100,8 @@ static bool ein__adds_up(const ein__selector *z, ein__val m, const ein__summand 
                          ein__prologue *front) {
     ein_ctx *ctx = z->ctx;
     int64_t ps = 0, apart = INT64_MAX;
-    bool call = false, known = false, strict = ein__keeps_fp32(ctx, of[0].v);
-    if (strict != ein__keeps_fp32(ctx, of[1].v)) return false;
-    ctx->strict = strict;
+    bool call = false, known = false;
+    ctx->strict = ein__keeps_fp32(ctx, of[0].v);
     bool fits =
         ein__choose_both_loads(z, m, of, front) && ein__cost_added(ctx, m, of, front, &ps, &known);
     for (int k = 0; k < 2 && fits; k++) {
