@@ -10,6 +10,7 @@ sets=8
 who=
 compile_mode=max-autotune-no-cudagraphs
 setup=600               # seconds until a peer is ready for a contest
+lanes=                  # contests that get ready side by side
 import_limit=120
 contest_limit=3600      # of all contests that are left
 report_limit=120
@@ -175,7 +176,7 @@ contests() { # LIST
         esac
     done 3< <(timeout -k 30 "$seconds" "$python" bench/peers/rounds.py --list "$1" --peers "$who" \
         --rounds "$rounds" --bench-ms "$bench_ms" --sets $sets --device $device --setup "$setup" \
-        --compile-mode "$compile_mode" --deadline $part --work "$work/peers/work" \
+        --compile-mode "$compile_mode" --lanes "$lanes" --deadline $part --work "$work/peers/work" \
         2> "$log" < /dev/null
         echo "ended $?")
     [ -z "$id" ] || rows_of_contest "$id" "$ended" "$before" "$(last_words "$log")"

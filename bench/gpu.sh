@@ -55,6 +55,7 @@ usage: bash bench/gpu.sh [OPTION]...
   --compile-mode M  of torch.compile; default max-autotune-no-cudagraphs; `default` compiles
                     several times quicker
   --setup SECONDS   until a peer is ready for a comparison, or is left out of it; default 600
+  --lanes N         comparisons that get ready side by side; default: one for four cores
   --bench-ms N      least milliseconds of a sample in comparisons; default 20
   --stand-in        no GPU: small sizes, the judge instead of nvcc, peers on the CPU; tries the
                     whole path in build/stand-in*/, and its times mean nothing
@@ -106,7 +107,7 @@ bench_limit=90
 while [ $# -gt 0 ]; do
     case $1 in
     --phase | --only | --scope | --budget | --jobs | --arch | --gpu | --peers | --rounds | \
-        --compile-mode | --setup | --bench-ms)
+        --compile-mode | --setup | --lanes | --bench-ms)
         [ $# -gt 1 ] || { usage >&2; exit 2; }
         case $1 in
         --phase)
@@ -130,6 +131,7 @@ while [ $# -gt 0 ]; do
         --rounds) rounds=$2 ;;
         --compile-mode) compile_mode=$2 ;;
         --setup) setup=$2 ;;
+        --lanes) lanes=$2 ;;
         --bench-ms) bench_ms=$2 ;;
         esac
         shift 2 ;;
@@ -139,9 +141,10 @@ while [ $# -gt 0 ]; do
     *) echo "gpu.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
     esac
 done
-for number in "${budget:-1}" "$jobs" "$rounds" "$setup" "$bench_ms"; do
+for number in "${budget:-1}" "$jobs" "$rounds" "$setup" "${lanes:-1}" "$bench_ms"; do
     case $number in '' | *[!0-9]* | 0*) echo "gpu.sh: '$number': not a number" >&2; exit 2 ;; esac
 done
+[ -n "$lanes" ] || lanes=$((jobs < 8 ? 1 : jobs / 4))
 if [ $stand_in = yes ]; then
     kit=build/stand-in
     work=build/stand-in-run

@@ -3,7 +3,7 @@
 
 usage: rounds.py --list CONTESTS.tsv [--peers eager,compile,jax] [--rounds 5] [--bench-ms 20]
                  [--device cuda|cpu] [--compile-mode MODE] [--setup SECONDS] [--deadline SECONDS]
-                 [--work DIR] [--sets N]
+                 [--work DIR] [--sets N] [--lanes N]
        rounds.py --columns
 
 A line of the list is a contest, these fields between tabs, "-" where there is none:
@@ -15,13 +15,14 @@ programs; winograd: yes where ours may lose what basis changes lose; again: yes 
 has a part of it; note: words about our program; out: where its rows go.
 
 Every peer is one process that stays for all contests; ours are started anew, as they start quickly.
-While a contest gets ready, everyone's output is compared with the outputs in float64; who is not
-ready after --setup seconds, its turn at the GPU not waited for, is left out and starts anew in the
-next one. Then nothing but rounds goes on: a round measures everybody once in order and once in
-reverse (A B B A for each pair), each time at least a second busy before the first sample. A peer
-for which the others left no memory meets our program alone, in rounds of its own. One row for each
-measurement; who fails or is out of tolerance has one row that says so. Rows are written after each
-round.
+With --lanes N, N contests get ready side by side, with processes of their own, as compilers have
+more to do than the GPU. While contests get ready, everyone's output is compared with the outputs in
+float64; who is not ready after --setup seconds, its turn at the GPU not waited for, is left out and
+starts anew in the next one. Then nothing but rounds goes on, of one contest after another: a round
+measures everybody once in order and once in reverse (A B B A for each pair), each time at least a
+second busy before the first sample. A peer for which the others left no memory meets our program
+alone, in rounds of its own. One row for each measurement; who fails or is out of tolerance has one
+row that says so. Rows are written after each round.
 
 Where there is a deadline, contests share the time: after its first round, one with more than its
 part is cut short (not those that are done again, which come last). After the deadline no round
@@ -100,16 +101,11 @@ def tell(*words):
     print(*words, flush=True)
 
 
-def reference(args, peer):
+def reference_path(args):
     """The file of the outputs in float64: what torch makes of the same graph. Precisions share
     it."""
     path = os.path.join(args.work, "reference.%s.npz" % args.id.replace("/", "_"))
-    key = args.graph, args.weights
-    if key in args.references:
-        peer.times = {}
-        return args.references[key]
-    peer.load(args, path)
-    return path
+    return args.references.setdefault((args.graph, args.weights), path)
 
 
 def start_programs(args, want, rows):
@@ -131,34 +127,59 @@ def start_programs(args, want, rows):
     return running
 
 
-def open_systems(args, peers, rows):
-    """(systems that run and agree with the reference, peers that found no memory, the reference); a
-    row for each of the others. Peers load and compile while the reference is made."""
-    source = args.source
-    path = reference(args, source)
-    for peer in peers:
-        peer.load(args, path)
-    settle(args, [source] + peers, source)
+def open_one(args, everybody):
+    """The reference and our programs, while peers load and compile."""
+    with open(args.graph, encoding="utf-8") as f:
+        args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
+    path, source = reference_path(args), args.source
+    source.times, source.problem = {}, None
+    if not os.path.exists(path):
+        source.load(args, path)
+        settle(args, [source] + everybody, source)
     if source.problem:
         raise Failure("no reference: %s" % source.problem)
-    args.references[args.graph, args.weights] = path
     with np.load(path) as file:
         want = [file[k] for k in sorted(file.files, key=int)]
     begin = time.monotonic()
-    running, crowded = start_programs(args, want, rows), []
-    for peer in peers:
+    args.running = start_programs(args, want, args.rows)
+    for peer in everybody:
         peer.until += time.monotonic() - begin      # nobody else had the GPU
-    settle(args, peers)
-    for peer in peers:
+
+
+def open_systems(group):
+    """Who runs and agrees with the reference, of contests side by side: `running` of each, and
+    `crowded`, the peers that found no memory; a row for each of the others. `failure` says why a
+    contest has nobody."""
+    everybody = [peer for args in group for peer in args.peers]
+    for args in group:
+        args.rows, args.running, args.crowded, args.failure, args.times = [], [], [], None, []
+        for peer in args.peers:
+            peer.load(args, reference_path(args))
+    for args in group:
+        try:
+            open_one(args, everybody)
+        except (Failure, graphs.Unsupported, OSError, ValueError) as problem:
+            args.failure = str(problem)
+            for peer in args.peers:
+                if not peer.settled:        # it would answer in the middle of the next one
+                    peer.fail(problem)
+        args.times = [("reference", args.source.times)]
+    settle(group[0], everybody)
+    for args in group:
+        if args.failure is None:
+            sort_peers(args)
+
+
+def sort_peers(args):
+    for peer in args.peers:
         if peer.problem is None:
-            running.append(peer)
-        elif len(running) > 1 and any(words in peer.problem for words in CROWDED):
-            crowded.append(peer)
+            args.running.append(peer)
+        elif len(args.running) > 1 and any(words in peer.problem for words in CROWDED):
+            args.crowded.append(peer)
         else:
-            rows.append(row(args, peer, "failed", {}))
-    for system in [source] + running + crowded:
+            args.rows.append(row(args, peer, "failed", {}))
+    for system in args.running + args.crowded:
         print("%s %s: %s" % (args.id, system.system, system.ready), file=sys.stderr, flush=True)
-    return running, crowded, path
 
 
 def alone(args, ours, peer, path, first, rows):
@@ -207,44 +228,60 @@ def round_seconds(args):
     return max(args.seen[-3:], default=ROUND)
 
 
-def start_seconds(running):
-    """What the slowest process took to start, if one was started for this contest."""
-    return max(s.times.get("import", 0) + s.times.get("context", 0) for s in running) \
-        if running else 0
+def start_seconds(group):
+    """What the slowest process took to start, if one was started for these contests."""
+    return max((s.times.get("import", 0) + s.times.get("context", 0)
+                for args in group for s in args.running), default=0)
 
 
-def contest(args, peers):
-    """One contest: (exit code, words)."""
-    rows, systems = [], [args.source] + peers
-    end, now = args.end, time.monotonic()
-    args.end = min(now + READY * (end - now), max(now + LEAST, end - 1.2 * round_seconds(args)))
+def contests_side_by_side(group, end):
+    """Contests that get ready side by side and are measured one after another, each told when it
+    is over: (exit codes, those for which the others left no memory). `end` is the deadline, which
+    other contests may have a part of."""
+    now = time.monotonic()
+    for args in group:
+        args.end = min(now + READY * (end - now),
+                       max(now + LEAST, end - 1.2 * len(group) * round_seconds(args)))
+    open_systems(group)
+    fresh = [args for args in group if not args.again]
+    part = len(fresh) / group[0].fresh
+    group_end = now + (end - now) * part + (1 - part) * start_seconds(group)    # all contests' time
+    codes, crowded = [], [args for args in group if args.crowded and len(group) > 1]
+    for args in [args for args in group if args not in crowded]:
+        tell("begin", args.id)
+        now, args.end, args.fair = time.monotonic(), end, math.inf
+        if not args.again:
+            args.fair = now + (group_end - now) / len(fresh)
+            fresh = fresh[1:]
+        code, words = contest(args)
+        for system in args.running + [p for p in args.peers if p not in args.running]:
+            args.times.append((system.system, system.times))
+        for name, times in args.times:
+            tell("time", args.id, name, *["%.1f" % times.get(t, 0) for t in TIMES])
+        tell("end", args.id, code, words)
+        codes.append(code)
+    return codes, crowded
+
+
+def contest(args):
+    """Rounds of a contest that is ready: (exit code, words)."""
+    if args.failure is not None:
+        return (STOPPED if args.stopped else 1), args.failure
     try:
-        with open(args.graph, encoding="utf-8") as f:
-            args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
-        running, crowded, path = open_systems(args, peers, rows)
-        systems = [args.source] + running + [p for p in peers if p not in running]
-        args.end = end
-        args.fair += (1 - 1 / args.fresh) * start_seconds(running)      # all contests' time
-        rounds(args, running, rows)
-        ours = [system for system in running if system.system == "ours"]
-        if crowded and ours:
-            for peer in peers:
+        rounds(args, args.running, args.rows)
+        ours = [system for system in args.running if system.system == "ours"]
+        if args.crowded and ours:
+            for peer in args.peers:
                 peer.drop()
-            for number, peer in enumerate(crowded, 1):
-                alone(args, ours[0], peer, path, 1 + number * args.rounds, rows)
-    except (Failure, graphs.Unsupported, OSError, ValueError) as problem:
-        for peer in peers:
-            if not peer.settled:        # it would answer in the middle of the next one
-                peer.stop()
+            for number, peer in enumerate(args.crowded, 1):
+                first = 1 + number * args.rounds
+                alone(args, ours[0], peer, reference_path(args), first, args.rows)
+    except (Failure, OSError, ValueError) as problem:
         return (STOPPED if args.stopped else 1), str(problem)
-    finally:
-        for system in systems:
-            seconds = ["%.1f" % system.times.get(t, 0) for t in TIMES]
-            tell("time", args.id, system.system, *seconds)
-    write(args, rows)
+    write(args, args.rows)
     if args.stopped:
         return STOPPED, "out of time"
-    good = any("\tours\t" in r and "\tok\t" in r for r in rows)
+    good = any("\tours\t" in r and "\tok\t" in r for r in args.rows)
     return (0, "") if good else (1, "ours was not measured")
 
 
@@ -275,6 +312,7 @@ def parse():
     parser.add_argument("--compile-mode", default="max-autotune-no-cudagraphs",
                         help="of torch.compile; default compiles much quicker")
     parser.add_argument("--work")
+    parser.add_argument("--lanes", type=int, default=1, help="contests that get ready together")
     parser.add_argument("--deadline", type=float, default=math.inf, help="seconds")
     parser.add_argument("--setup", type=float, default=1800, help="seconds until a system is ready")
     return parser.parse_args()
@@ -284,27 +322,32 @@ def run(options, folder):
     options.work = options.work or folder
     os.makedirs(options.work, exist_ok=True)
     contests = read_list(options)
-    options.end = time.monotonic() + options.deadline
-    peers = [Peer(options, name) for name in options.peers.split(",") if name]
-    options.source, options.references, options.seen = Peer(options, "reference"), {}, []
-    codes = []
+    end = time.monotonic() + options.deadline
+    options.end, options.stopped = end, False
+    lanes = [[Peer(options, name, lane) for name in options.peers.split(",") if name]
+             for lane in range(min(options.lanes, len(contests)))]
+    source, references, seen = Peer(options, "reference"), {}, []
+    codes, left = [], list(contests)
+    groups = [contests[k:k + options.lanes] for k in range(0, len(contests), options.lanes)]
     try:
-        for number, args in enumerate(contests):
-            now = time.monotonic()
-            if number and options.end - now < LEAST + round_seconds(options):
+        while groups:
+            if codes and end - time.monotonic() < LEAST + round_seconds(contests[0]):
                 codes.append(STOPPED)
                 break
-            args.fresh = max(1, sum(not other.again for other in contests[number:]))
-            args.end, args.stopped = options.end, False
-            args.source, args.references, args.seen = (
-                options.source, options.references, options.seen)
-            args.fair = math.inf if args.again else now + (options.end - now) / args.fresh
-            tell("begin", args.id)
-            code, words = contest(args, peers)
-            codes.append(code)
-            tell("end", args.id, code, words)
+            group = groups.pop(0)
+            fresh = max(1, sum(not args.again for args in left))
+            for args, peers in zip(group, lanes):
+                args.fresh, args.stopped, args.peers = fresh, False, peers
+                args.source, args.references, args.seen = source, references, seen
+            done, crowded = contests_side_by_side(group, end)
+            codes += done
+            left = [args for args in left if args not in group or args in crowded]
+            groups += [[args] for args in crowded]
+            if crowded:
+                for peer in sum(lanes, []):
+                    peer.drop()
     finally:
-        for peer in peers + [options.source]:
+        for peer in sum(lanes, [source]):
             peer.stop()
     return STOPPED if STOPPED in codes else max(codes, default=0)
 

@@ -98,6 +98,15 @@ def own_libraries():
     return env
 
 
+def environment(args):
+    """Of a peer; processes that compile side by side share the cores."""
+    env = own_libraries()
+    if args.lanes > 1:
+        threads = max(1, (os.cpu_count() or 1) // args.lanes)
+        env.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+    return env
+
+
 class Same:
     """Derivation makes no difference: there is no second program to measure."""
 
@@ -113,9 +122,10 @@ class Peer:
     own. A process that fails ends, or is ended, and the next contest gets a new one.
     """
 
-    def __init__(self, args, system):
+    def __init__(self, args, system, lane=0):
         self.system = system
         self.args = args
+        self.lane = lane
         self.process = None
         self.starts = 0
         self.gone = None        # why no process of it starts
@@ -133,14 +143,15 @@ class Peer:
         if self.strict:
             command.append("--no-tf32")
         with open(self.log(), "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=own_libraries(),
-                                            stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                            env=environment(args), stderr=log)
         self.hello, self.text = False, b""
         self.until = time.monotonic() + IMPORT_LIMIT
         self.send(self.command)
 
     def log(self):
-        return os.path.join(self.args.work, self.system + ".log")
+        lane = ".%d" % self.lane if self.lane else ""
+        return os.path.join(self.args.work, self.system + lane + ".log")
 
     def load(self, args, reference):
         self.limit = max(args.setup, REFERENCE_LIMIT) if self.system == "reference" else args.setup

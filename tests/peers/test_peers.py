@@ -8,7 +8,10 @@ numbers, in invented.tsv, must give the report in invented/, byte for byte.
 usage: test_peers.py [--update]
 """
 
+import contextlib
 import importlib.util
+import io
+import json
 import math
 import os
 import stat
@@ -402,7 +405,14 @@ for line in sys.stdin:
     if command["do"] != "load":
         say("dropped") if command["do"] == "drop" else say("ok", median_us=command["ms"])
         continue
-    for word in command["graph"].split():
+    if system == "reference":
+        import numpy
+        numpy.savez(command["reference"], **{"0": numpy.array([1.0, 2.0])})
+    words = command["graph"]
+    if os.path.exists(words):
+        with open(words + "." + system, encoding="ascii") as f:
+            words = f.read()
+    for word in words.split():
         log.write("%s %s\\n" % (system, word))
         if word == "gpu":
             say("gpu")
@@ -416,8 +426,8 @@ for line in sys.stdin:
             time.sleep(60)
         elif word == "crash":
             sys.exit("it broke")
-        elif word == "refuse":
-            say("failed", note="a reason")
+        elif word in ("refuse", "full"):
+            say("failed", note="a reason" if word == "refuse" else "CUDA out of memory")
             sys.exit(1)
     say("ok", variant=system, times={"load": 0.5})
 """
@@ -438,7 +448,7 @@ class PeersBeside:
     def contest(self, words, precision="fp32", setup=30, end=math.inf, folder=None):
         return types.SimpleNamespace(
             work=folder or self.options.work, device="cpu", compile_mode="default", setup=setup,
-            end=end, stopped=False, precision=precision, graph=words, weights="W", sets=1)
+            end=end, stopped=False, precision=precision, graph=words, weights="W", sets=1, lanes=1)
 
     def settle(self, words, **more):
         """One contest; words of all peers, or of each. Gives what happened, and the problems."""
@@ -500,6 +510,89 @@ def test_settle(folder):
         systems.PEER = path
         if both:
             both.stop()
+
+
+def lanes_program(folder, name, outputs):
+    """What stands for an emitted program: the outputs of the fake reference."""
+    np.save(os.path.join(folder, "lane.npy"), np.array([1.0, 2.0]))
+    path = os.path.join(folder, name)
+    copies = "".join('cp "%s/lane.npy" "$3/%s.npy"; ' % (folder, y) for y in outputs)
+    with open(path, "w", encoding="ascii") as f:
+        f.write('#!/bin/sh\n[ "$2" = --bench ] || { %sexit; }\necho \'%s\'\n' % (copies, json.dumps(
+            {"median_us": 5, "p95_us": 5, "cold_median_us": 5, "latency_median_us": 5})))
+    os.chmod(path, 0o755)
+    return path
+
+
+def run_lanes(folder, words, lanes, peers="compile"):
+    """Contests of one model each, with what its peers do: (exit code, lines printed, statuses of the
+    rows of each)."""
+    graph = read_graph(model_path("dcgan"), [], folder)
+    with open(graph, encoding="utf-8") as f:
+        text = f.read()
+    outputs = [name for name, _ in graphs.Graph(text).outputs]
+    program = lanes_program(folder, "lane.sh", outputs)
+    rows = []
+    with open(os.path.join(folder, "list"), "w", encoding="ascii") as f:
+        for number, word in enumerate(words):
+            own = os.path.join(folder, "graph%d" % number)
+            for name, what in (("", text), (".compile", word), (".eager", "gpu"),
+                               (".reference", "gpu")):
+                with open(own + name, "w", encoding="utf-8") as g:
+                    g.write(what)
+            rows.append(os.path.join(folder, "rows%d" % number))
+            f.write("\t".join(["c%d" % number, "m", "1", "fp32", own, "W", program, "-", "-", "-",
+                               "-", rows[-1]]) + "\n")
+    options = types.SimpleNamespace(
+        list=os.path.join(folder, "list"), peers=peers, rounds=1, bench_ms=1.0, sets=1,
+        device="cpu", compile_mode="default", work=folder, lanes=lanes, deadline=60.0, setup=20.0)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+        code = rounds.run(options, folder)
+    found = []
+    for path in rows:
+        with open(path, encoding="utf-8") as f:
+            found.append([line.split("\t")[3:6:2] for line in f.read().split("\n")[:-1]])
+    return code, said.getvalue().split("\n"), found
+
+
+def test_lanes(folder):
+    """Contests side by side are those one after another, with a process for each."""
+    path = systems.PEER
+    systems.PEER = os.path.join(folder, "lane_peer.py")
+    log = systems.PEER + ".log"
+    try:
+        with open(systems.PEER, "w", encoding="utf-8") as f:
+            f.write(FAKE_PEER.replace('say("ok", median_us=command["ms"])', """say(
+            "ok", **dict.fromkeys(["median_us", "p95_us", "cold_median_us", "latency_median_us"], 7))
+        log.write("measures\\n")"""))
+        both = [["ours", "ok"], ["compile", "ok"], ["compile", "ok"], ["ours", "ok"]]
+        same = ["base", "same"]
+        for lanes in (1, 3):
+            open(log, "w", encoding="ascii").close()
+            code, said, rows = run_lanes(folder, ["gpu", "sleep gpu", "refuse", "gpu"], lanes)
+            check("%d lanes: contests are whole" % lanes, code == 0 and rows[:2] + rows[3:] ==
+                  [[same] + both] * 3, rows)
+            check("%d lanes: who fails is left out" % lanes, rows[2] ==
+                  [same, ["compile", "failed"], ["ours", "ok"], ["ours", "ok"]], rows[2])
+            check("%d lanes: each is told in turn" % lanes,
+                  [line for line in said if line.startswith(("begin", "end"))] ==
+                  [w % n for n in range(4) for w in ("begin c%d", "end c%d 0 ")], said)
+            with open(log, encoding="utf-8") as f:
+                happened = f.read().split("\n")
+            starts = happened.count("start compile strict")
+            check("%d lanes: processes stay" % lanes, starts == (2 if lanes == 1 else 3), happened)
+            group = happened[:happened.index("measures")]
+            check("%d lanes: all get ready before one is measured" % lanes,
+                  group.count("compile gpu") == (1 if lanes == 1 else 2), group)
+        code, said, rows = run_lanes(folder, ["full", "gpu"], 2, "eager,compile")
+        last = [line for line in said if line.startswith("end")]
+        check("who finds no memory comes last, and others lose nothing", code == 0 and
+              last == ["end c1 0 ", "end c0 0 "] and rows[0].count(["compile", "failed"]) == 1 and
+              all(r.count([who, "ok"]) == 2 for r in rows for who in ("ours", "eager")) and
+              rows[1].count(["compile", "ok"]) == 2, (last, rows))
+    finally:
+        systems.PEER = path
 
 
 # ---------------------------------------------------------------- report
@@ -577,6 +670,7 @@ def main():
         test_rounds(folder)
         test_program(folder)
         test_settle(folder)
+        test_lanes(folder)
         test_libraries(folder)
         test_report(folder, "--update" in sys.argv[1:])
     absent = [name for name, here in HAS.items() if not here]
