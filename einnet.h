@@ -17291,6 +17291,7 @@ typedef struct ein__tiled {
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
+    int together;  // blocks of a cluster, which share a tile's terms
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
 } ein__tiled;
@@ -17457,13 +17458,21 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
 enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed. What a block takes
-// beside its steps, until its first terms are there and when it stores; and what each step takes
-// more where an SM has no other block that computes while this one meets at the step's barrier and
-// gets its first factors: fitted to FP32 products measured on an H200, and assumed of tensor cores.
+// beside its steps, until its first terms are there and when it stores; the same once more for each
+// turn of blocks that an SM takes when others have ended; and what each step takes more where an SM
+// has no other block that computes while this one meets at the step's barrier and gets its first
+// factors. What an SM takes for each element of a tensor cores' tile when its sums leave registers,
+// meet in shared memory and are stored; and for the sums along rows in each of a block's steps,
+// more than their instructions. Chosen by 2200 products measured on an H200.
 enum {
     EIN__PRODUCT_STEP_PS = 300000,
-    EIN__PRODUCT_START_PS = 250000,
-    EIN__PRODUCT_ALONE_PS = 95000
+    EIN__PRODUCT_START_PS = 450000,
+    EIN__PRODUCT_TURN_PS = 1000000,
+    EIN__PRODUCT_ALONE_PS = 95000,
+    EIN__TENSOR_ALONE_PS = 40000,
+    EIN__PRODUCT_ELEMENT_PS = 240,
+    EIN__PRODUCT_ROWS_PS = 45000,
+    EIN__TENSOR_ROWS_PS = 90000
 };
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
@@ -17573,7 +17582,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
 // library's before (reference, section 7).
-static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 : 660; }
+static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 480 : 660; }
 
 // What `ops` instructions of threads in each step take on one SM, ps: each counts as two
 // operations.
@@ -17714,16 +17723,33 @@ static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
     return ps + ein__muldiv(waves, each, 1);
 }
 
-// Time of the tiles' loops, one behind the other where there is a second product: the slowest of
-// arithmetic, in waves of blocks; what the blocks fetch from the L2 cache; and one block's steps,
-// when those of others do not hide their latency.
-static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
-                                    const ein__product_tile *t) {
-    int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
-    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
-    int64_t turns = steps / ein__product_ahead(g, p, t), each = EIN__PRODUCT_STEP_PS,
-            waves = blocks / g->sms + (blocks % g->sms != 0), ps,
-            rows = ein__rows_ops(p, t) * t->terms;
+// What ends a tile, and sums along its rows, for so many waves of blocks, beside what is counted in
+// instructions.
+static int64_t ein__product_ends_ps(const ein__tiled *p, const ein__product_tile *t,
+                                    int64_t waves) {
+    bool tensor = t->math != EIN__MATH_FP32;
+    int64_t rows = ein__least(t->rows, p->extent[0]), cols = ein__least(t->cols, p->extent[1]);
+    int64_t ps = tensor ? rows * cols * EIN__PRODUCT_ELEMENT_PS : 0;
+    int64_t each = tensor ? EIN__TENSOR_ROWS_PS : EIN__PRODUCT_ROWS_PS;
+    if (p->each) ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), each));
+    return ein__times(ps, waves);
+}
+
+// Of an SM's or the GPU's room for blocks what clusters of `together` find room in: of three or
+// more not all that a group of SMs has is theirs (measured on an H200: 15 clusters of eight and 30
+// of four where 132 blocks lie).
+static int64_t ein__clustered(int64_t blocks, int together) {
+    return together > 2 ? ein__most(blocks - blocks / 11, 1) : blocks;
+}
+
+// Time of a tile's loop: the slowest of arithmetic, in `waves` of blocks; what the blocks fetch
+// from the L2 cache; and one block's steps, when those of others do not hide their latency.
+static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t, int64_t waves, int64_t again) {
+    int64_t blocks = ein__product_blocks(p, t), steps = ein__ceil(p->depth, t->terms);
+    int64_t terms = ein__muldiv(steps, t->terms, 1), each = EIN__PRODUCT_STEP_PS, ps;
+    int64_t turns = steps / ein__product_ahead(g, p, t), rows = ein__rows_ops(p, t) * t->terms;
+    int64_t alone = t->math == EIN__MATH_FP32 ? EIN__PRODUCT_ALONE_PS : EIN__TENSOR_ALONE_PS;
     if (t->math == EIN__MATH_FP32) {
         ps = ein__product_plain_ps(g, p, t, waves, rows);
     } else {
@@ -17740,12 +17766,22 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // Steps that are not on their way together, and the first loads; blocks beside each other take
     // their turns together.
-    int64_t chain =
-        ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
-    if (waves == 1) ps = ein__plus(ps, ein__muldiv(steps, EIN__PRODUCT_ALONE_PS, 1));
+    int64_t chain = ein__times(ein__times(turns + 1, each), again);
+    if (waves == 1) ps = ein__plus(ps, ein__times(steps, alone));
     ps = fetch > ps ? fetch : ps;
-    ps = ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
-    return p->addend ? ein__plus(ps, ein__product_tile_ps(g, p->addend, t)) : ps;
+    return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
+}
+
+// Time of a tile's loops, one behind the other where there is a second product, and of its end.
+static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t) {
+    int64_t blocks = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
+    int64_t waves = ein__ceil(blocks, ein__clustered(g->sms, p->together)),
+            again = ein__ceil(blocks, ein__clustered(slots, p->together));
+    int64_t ps = ein__product_loop_ps(g, p, t, waves, again);
+    if (p->addend) ps = ein__plus(ps, ein__product_loop_ps(g, p->addend, t, waves, again));
+    ps = ein__plus(ps, ein__product_ends_ps(p, t, waves));
+    return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 
 // A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
@@ -17805,17 +17841,16 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
 enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
-    // trips to the L2 cache, one after the other; fitted as EIN__PRODUCT_ALONE_PS.
-    EIN__TAIL_PS = 1200000,
-    // The same in a cluster: to leave the sums, meet the others, get theirs. Assumed.
-    EIN__CLUSTER_PS = 400000,
+    // trips to the L2 cache, one after the other; chosen as EIN__PRODUCT_START_PS.
+    EIN__TAIL_PS = 1300000,
+    // The same in a cluster: to leave the sums, meet the others, get theirs; chosen so, too.
+    EIN__CLUSTER_PS = 500000,
     EIN__CLUSTER_MOST = 8,  // blocks: what every GPU that has clusters takes
     // An SM's byte from another one's shared memory: all those of an H800 got 2.65 TB/s in clusters
     // of four (Luo et al. 2024).
     EIN__CLUSTER_BYTE_PS = 50,
-    EIN__CLUSTER_SMS = 16,  // a cluster lies in one group of SMs, which has as many or a few more
-    EIN__TAIL_MARGIN = 3,   // percent by which whole tiles have to be slower
-    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
+    EIN__TAIL_MARGIN = 3,  // percent by which whole tiles have to be slower
+    EIN__TAIL_ALONE = 2,   // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
 // How a product is cut up: its tile, the blocks that share the terms of one, how many terms each of
@@ -17857,17 +17892,14 @@ static int64_t ein__cluster_bytes(const ein__tiled *p, const ein__product_tile *
 
 // Whether the blocks that share a tile may be a cluster: of a size that GPUs have room for wherever
 // their SMs lie, where the tile's memory holds what they leave and, on tensor cores, what is made
-// of the sums of rows. A grid that groups of SMs would take in more turns than SMs do is none.
+// of the sums of rows.
 static bool ein__clusters(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                           int parts) {
     bool fits = parts > 1 && parts <= EIN__CLUSTER_MOST && EIN__CLUSTER_MOST % parts == 0,
          beside = p->each && t->math != EIN__MATH_FP32;
     int64_t bytes = ein__cluster_bytes(p, t);
     if (beside) bytes += 4 * t->rows * (2 * t->parts + EIN__NORM_ROWS);
-    if (g->cc < 90 || !fits || bytes > ein__product_least_bytes(t)) return false;
-    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1),
-            grouped = g->sms - g->sms % EIN__CLUSTER_SMS;
-    return ein__ceil(blocks, ein__most(grouped, 1)) == ein__ceil(blocks, g->sms);
+    return g->cc >= 90 && fits && bytes <= ein__product_least_bytes(t);
 }
 
 // Whether terms that are shared, at `ps`, are taken against whole ones.
@@ -17894,6 +17926,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     ein__tiled q = *p, addend;
     q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
     q.depth = share;
+    q.together = cluster ? parts : 0;
     if (p->addend) {
         addend = *p->addend;
         addend.extent[2] = q.extent[2];
@@ -17930,11 +17963,13 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
             int64_t blocks = ein__muldiv(tiles, choices[k], 1);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
             if (ein__product_floor(g, p, t, waves) + least > (double)best) continue;
-            bool cluster = ein__clusters(g, p, t, choices[k]);
-            int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
-            if (ps >= best || !ein__tail_gains(ps, whole)) continue;
-            best = ps;
-            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k]), cluster};
+            for (int cluster = ein__clusters(g, p, t, choices[k]); cluster >= 0; cluster--) {
+                int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
+                if (ps >= best || !ein__tail_gains(ps, whole)) continue;
+                int64_t share = ein__tail_share(p, t, choices[k]);
+                best = ps;
+                *cut = (ein__product_cut){t, choices[k], share, cluster};
+            }
         }
     }
     return best;
@@ -19927,19 +19962,12 @@ static ein__math ein__conv_math(const ein__conv *c) {
     return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
 }
 
-// Whether it is a plain product of pixels and a matrix.
-static bool ein__is_point(const ein__conv *c) {
-    bool point = true;
-    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
-    return point;
-}
-
 // On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
 // the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
 // have), which every call makes anew, a kernel each; that the result is converted back is an
-// assumption. With NHWC tensors there is none, and none for a product that nothing is added to.
+// assumption. With NHWC tensors there is none.
 static int64_t ein__conv_conversions(const ein__gpu *g, const ein__conv *c, const ein__work *w) {
-    if (c->nhwc || (ein__is_point(c) && !c->bias.i && !c->z.i && !c->relu)) return 0;
+    if (c->nhwc) return 0;
     int64_t bytes = ein__times(ein__work_bytes(w), 2);
     return ein__plus(ein__memory_ps(g, bytes, EIN__CONVERSION_SHARE, false), 3 * g->node_ns * 1000);
 }
@@ -19977,6 +20005,19 @@ static int64_t ein__conv_ps(const ein__gpu *g, const ein__conv *c, const ein__wo
     return ein__least(ps, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
 }
 
+// What calls of cuDNN that no measured row was like take beside what their tiles do, ps. With FP16
+// 33 products of pixels and matrices (resnet50 on an H200) took 1.7 us each more than by kernels of
+// ours, which were estimated to be slower; the data gradient of fsrcnn took 10.
+enum { EIN__CONV_POINT_PS = 1700000, EIN__CONV_DATA_PS = 10000000 };
+
+static int64_t ein__conv_begin_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
+    if (!ein__has_tensor_cores(g, c->math)) return 0;
+    if (transposed) return EIN__CONV_DATA_PS;
+    bool point = c->math == EIN__MATH_FP16;
+    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
+    return point ? EIN__CONV_POINT_PS : 0;
+}
+
 static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t size = ein__math_bytes(c->math), out = c->n, in = c->n, taps = size;
@@ -19991,7 +20032,8 @@ static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transpo
     ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
                      ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
-    w.extra_ps = ein__conv_ps(g, c, &w, transposed);
+    w.extra_ps =
+        ein__plus(ein__conv_ps(g, c, &w, transposed), ein__conv_begin_ps(g, c, transposed));
     if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
     return ein__work_ps(g, &w);
 }
@@ -42910,7 +42952,7 @@ static const char *const ein__tmpl_product[] = {
     "    __syncthreads();",
     "    //@end",
     "    //@if parts",
-    "    shares.leave();",
+    "    shares.leave(sum);",
     "    //@end",
     "    //@if also",
     "    //@if parts",
@@ -43699,7 +43741,8 @@ static const char *const ein__tmpl_tail[] = {
     "    __device__ __forceinline__ T of(const T *own, int p, int apart) const {",
     "        return __ldcg(own + (p - part()) * apart);",
     "    }",
-    "    __device__ __forceinline__ void leave() const {}",
+    "    template <int SUMS>",
+    "    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}",
     "    __device__ __forceinline__ void end() const {}",
     "};",
     "",
@@ -43773,7 +43816,7 @@ static const char *const ein__tmpl_tail[] = {
     "    // All threads have read what they multiply.",
     "    __device__ __forceinline__ void begin() const { __syncthreads(); }",
     "    __device__ __forceinline__ bool arrive() const {",
-    "        leave();",
+    "        asm volatile(\"barrier.cluster.arrive.aligned;\" ::: \"memory\");",
     "        end();",
     "        return true;",
     "    }",
@@ -43783,9 +43826,16 @@ static const char *const ein__tmpl_tail[] = {
     "        asm(\"mapa.u64 %0, %1, %2;\" : \"=l\"(other) : \"l\"(own), \"r\"(p));",
     "        return *other;",
     "    }",
-    "    // No block ends while others read what it has left.",
-    "    __device__ __forceinline__ void leave() const {",
-    "        asm volatile(\"barrier.cluster.arrive.aligned;\" ::: \"memory\");",
+    "    // No block ends while others read what it has left. That their threads have got what they read",
+    "    // is known when something was made of it; to say so, nothing has to be visible to others, for",
+    "    // which a block would wait half a microsecond.",
+    "    template <int SUMS>",
+    "    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {",
+    "        unsigned bits = 0u;",
+    "#pragma unroll",
+    "        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);",
+    "        __syncthreads_or(bits != 0u);",
+    "        asm volatile(\"barrier.cluster.arrive.relaxed.aligned;\" ::: \"memory\");",
     "    }",
     "    __device__ __forceinline__ void end() const {",
     "        asm volatile(\"barrier.cluster.wait.aligned;\" ::: \"memory\");",

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define BERT_BASE_ARENA_BYTES 11993088ull
+#define BERT_BASE_ARENA_BYTES 14548992ull
 #define BERT_BASE_WEIGHT_BYTES 340218112ull
 
 #ifdef __cplusplus

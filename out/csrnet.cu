@@ -7,56 +7,57 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
-// memory    arena 55 MB (workspace 9216 kB of it), constants 247 MB, peak in create 364 MB
-// plan      43 steps, 516.6 us estimated; 1183.2 us without derivation
-// libraries none
+// memory    arena 55 MB (workspace 32 MB of it), constants 247 MB, peak in create 364 MB
+// plan      43 steps, 540.3 us estimated; 1199.4 us without derivation
+// libraries cuBLAS (596 MB) 2 steps, without it up to 0.0 us more
 // by        basis change 37, operand re-laid 1, summation splitting 1
-//     6.7 us est. v1.a                     k_product_34540688
+//     6.9 us est. v1.a                     k_product_34540688
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
-//    23.1 us est. v1.b.c.sum.product       k_product_e392b62b
+//    26.3 us est. v1.b.c.sum.product       k_product_e392b62b
 //    11.9 us est. v1.b                     k_basis_75e376ea
 //     4.2 us est. p1                       k_reduce_656cfa8c
 //     3.5 us est. v2.a.c.sum.data          k_basis_b5eccbce
-//    13.3 us est. v2.a.c.sum.product       k_product_398ae935
+//    13.5 us est. v2.a.c.sum.product       k_product_398ae935
 //     5.1 us est. v2.a                     k_basis_bf3ba003
 //     5.6 us est. v2.b.c.sum.data          k_basis_5db56790
-//    25.0 us est. v2.b.c.sum.product       k_product_cacd5337
+//    25.2 us est. v2.b.c.sum.product       k_product_cacd5337
 //     5.1 us est. v2.b                     k_basis_bf3ba003
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
-//    18.9 us est. v3.a.c.sum.product       k_product_fb9a7ab9
+//    20.1 us est. v3.a.c.sum.product       k_product_fb9a7ab9
 //     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
-//    35.6 us est. v3.b.c.sum.product       k_product_a393e5f1
+//    40.8 us est. v3.b.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
 //     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
-//    35.6 us est. v3.c.c.sum.product       k_product_a393e5f1
+//    40.8 us est. v3.c.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
-//    21.8 us est. v4.a.c.sum.product       k_product_fc679dbd
+//    23.1 us est. v4.a.c.sum.product       k_product_6f53428a
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    39.6 us est. v4.b.c.sum.product       k_product_7348c805, in 2 parts
+//    40.9 us est. v4.b.c.sum.product       k_product_84f19b88, in 2 parts
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    39.6 us est. v4.c.c.sum.product       k_product_7348c805, in 2 parts
+//    40.9 us est. v4.c.c.sum.product       k_product_84f19b88, in 2 parts
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
-//    39.1 us est. d1.c.sum.product         k_product_5c7ea0ae
+//    40.0 us est. d1.c.sum.product         k_product_31e77ba1, in 2 parts
 //     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
-//    39.1 us est. d2.c.sum.product         k_product_5c7ea0ae
+//    40.0 us est. d2.c.sum.product         k_product_31e77ba1, in 2 parts
 //     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
-//    39.1 us est. d3.c.sum.product         k_product_5c7ea0ae
+//    40.0 us est. d3.c.sum.product         k_product_31e77ba1, in 2 parts
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    22.4 us est. d4.c.sum.product         k_product_59721285, in 4 parts
+//    23.7 us est. d4.c.sum.product         k_product_94588b51, in 4 parts
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
-//     8.3 us est. d5.c.sum.product         k_product_6e1d2e6f
+//     8.5 us est. d5.c.sum.product         k_product_6e1d2e6f
 //     1.6 us est. d5.split                 k_basis_c287699e
-//     5.5 us est. d6.c.sum.part            k_product_4e0c23d8
+//     5.7 us est. d6.c.sum.part            k_product_4e0c23d8
 //     1.7 us est. d6                       k_reduce_9c246260
 //     1.4 us est. y                        k_reduce_c1049b74
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,8 +170,8 @@ const csrnet_info *csrnet_describe(void);
 #define v_d5 ARENA(1806336)
 #define v_d5_c_sum_digits ARENA(2359296)
 #define v_d4_c_sum_digits ARENA(0)
-#define v_d3_c_sum_digits ARENA(9437184)
-#define v_d2_c_sum_digits ARENA(9437184)
+#define v_d3_c_sum_digits ARENA(0)
+#define v_d2_c_sum_digits ARENA(0)
 #define v_d5_c_sum_filter CONST(26112)
 #define v_d4_c_sum_filter CONST(4744704)
 #define v_d3_c_sum_filter CONST(23619072)
@@ -198,34 +199,36 @@ const csrnet_info *csrnet_describe(void);
 #define v_v2_b ARENA(0)
 #define v_v3_a_c_sum_data ARENA(7225344)
 #define v_v3_a_c_sum_product ARENA(0)
-#define v_v3_b_c_sum_data ARENA(7225344)
-#define v_v3_b_c_sum_product ARENA(0)
-#define v_v3_c_c_sum_data ARENA(7225344)
-#define v_v3_c_c_sum_product ARENA(0)
-#define v_p3 ARENA(7225344)
+#define v_v3_b_c_sum_data ARENA(33554432)
+#define v_v3_b_c_sum_product ARENA(40779776)
+#define v_v3_c_c_sum_data ARENA(33554432)
+#define v_v3_c_c_sum_product ARENA(40779776)
+#define v_p3 ARENA(0)
 #define v_v4_a_c_sum_data ARENA(3612672)
 #define v_v4_a_c_sum_product ARENA(0)
-#define v_v4_b_c_sum_data ARENA(9437184)
-#define v_v4_b_c_sum_product ARENA(13049856)
-#define v_v4_c_c_sum_data ARENA(9437184)
-#define v_v4_c_c_sum_product ARENA(13049856)
-#define v_d1_c_sum_digits_split ARENA(4718592)
-#define v_d1_c_sum_data ARENA(0)
-#define v_d1_c_sum_product ARENA(4718592)
-#define v_d2_c_sum_data ARENA(0)
-#define v_d2_c_sum_product ARENA(4718592)
-#define v_d3_c_sum_data ARENA(0)
-#define v_d3_c_sum_product ARENA(4718592)
-#define v_d4_c_sum_data ARENA(9437184)
-#define v_d4_c_sum_product ARENA(14155776)
+#define v_v4_b_c_sum_data ARENA(33554432)
+#define v_v4_b_c_sum_product ARENA(37167104)
+#define v_v4_c_c_sum_data ARENA(33554432)
+#define v_v4_c_c_sum_product ARENA(37167104)
+#define v_d1_c_sum_digits_split ARENA(0)
+#define v_d1_c_sum_data ARENA(33554432)
+#define v_d1_c_sum_product ARENA(38273024)
+#define v_d2_c_sum_data ARENA(33554432)
+#define v_d2_c_sum_product ARENA(38273024)
+#define v_d3_c_sum_data ARENA(33554432)
+#define v_d3_c_sum_product ARENA(38273024)
+#define v_d4_c_sum_data ARENA(33554432)
+#define v_d4_c_sum_product ARENA(38273024)
 #define v_d5_c_sum_data ARENA(0)
 #define v_d5_c_sum_product ARENA(2359296)
 #define v_d6_c_sum_relaid CONST(258958848)
 #define v_d6_c_sum_part ARENA(0)
 #define v_d6 ARENA(1806336)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 259256832ull
+#define CONST_BYTES 259260160ull
 #define INIT_BYTES 65028096ull
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 259253760)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -655,7 +658,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -716,7 +720,7 @@ struct parts_in_cluster {
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
-        leave();
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
         end();
         return true;
     }
@@ -726,9 +730,16 @@ struct parts_in_cluster {
         asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
         return *other;
     }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    // No block ends while others read what it has left. That their threads have got what they read
+    // is known when something was made of it; to say so, nothing has to be visible to others, for
+    // which a block would wait half a microsecond.
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {
+        unsigned bits = 0u;
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);
+        __syncthreads_or(bits != 0u);
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
@@ -1384,43 +1395,6 @@ static __global__ void __launch_bounds__(224) k_stitch_9c61aaa7(const float *p0,
         part_basis_2648f63f(own, y, slice * 196u + k);
 }
 
-// by basis change F(4x4,3x3)
-// v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
-//     v3.b.c.sum.filter[i0,i1,i2,r0]
-// p0: v3.b.c.sum.filter, p1: v3.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_a393e5f1(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
-    const int i1 = (int)(id / 16u % 36u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i1 * 50176 + r0 * 196 + i4], i4 < 196);
-    };
-    auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), next_early,
-        dot);
-    float acc[8][4] = {};
-    tile.finish(dot, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
 static __device__ __forceinline__ void part_reduce_fb46dd4b(const float *p0, float *__restrict__ y,
@@ -1515,15 +1489,15 @@ static __global__ void __launch_bounds__(64) k_basis_9ce5c035(const float *p0,
 // v4.a.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.a.c.sum.data[i0,i1,r0,i3,i4] *
 //     v4.a.c.sum.filter[i0,i1,i2,r0]
 // p0: v4.a.c.sum.filter, p1: v4.a.c.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_fc679dbd(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6f53428a(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 16u * 32u;
-    const int i1 = (int)(id / 16u % 36u);
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i1 = (int)(id / 8u % 36u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(&p0[i1 * 131072 + i2 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1532,12 +1506,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_fc679dbd(const float 
         return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), next_early,
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 65536>(a), moving<196, 784>(b), next_early,
         dot);
-    float acc[8][4] = {};
+    float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 1) {
+    for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -1636,7 +1610,7 @@ static __global__ void __launch_bounds__(128) k_stitch_3fb70a8c(const float *p0,
 // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v4.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v4.b.c.sum.filter, p1: v4.b.c.sum.data
-static __global__ void CLUSTER(2) k_product_7348c805(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_84f19b88(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1663,7 +1637,7 @@ static __global__ void CLUSTER(2) k_product_7348c805(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -1764,15 +1738,15 @@ static __global__ void __launch_bounds__(64) k_basis_3c6503df(const float *p0,
 // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d1.c.sum.filter[i0,i1,i2,r0]
 // p0: d1.c.sum.filter, p1: d1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_5c7ea0ae(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+static __global__ void CLUSTER(2) k_product_31e77ba1(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 16u * 32u;
+    const unsigned n0 = 0u, m0 = id / 2u % 8u * 64u;
     const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(&p0[i1 * 262144 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1781,18 +1755,29 @@ static __global__ void __launch_bounds__(256, 2) k_product_5c7ea0ae(const float 
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
-        dot);
-    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<256,
+        4096>(b), next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i6 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i6]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i2 = (int)(m0 + tile.row(i, thread));
+        const int i6 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i6]) = make_float4(sum[s], sum[s + 1],
+            sum[s + 2], sum[s + 3]);
     }
+    shares.end();
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1889,7 +1874,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
 // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.sum.filter[i0,i1,i2,r0]
 // p0: d4.c.sum.filter, p1: d4.c.sum.data
-static __global__ void CLUSTER(4) k_product_59721285(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_94588b51(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1916,7 +1901,7 @@ static __global__ void CLUSTER(4) k_product_59721285(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2618,6 +2603,7 @@ struct csrnet {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2649,6 +2635,69 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
+}
+
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
+    } while (0)
+
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
+
+static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
+    else
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
+    return 0;
+}
+
+static const gemm_size gemm_v3_b_c_sum_product = {"v3.b.c.sum.product", 0, 0, 36, 256, 196, 256,
+    256, 196, 196, 65536, 50176, 50176, 1.f};
+static const gemm_size gemm_v3_c_c_sum_product = {"v3.c.c.sum.product", 0, 0, 36, 256, 196, 256,
+    256, 196, 196, 65536, 50176, 50176, 1.f};
+
+// Library calls go to this stream, with the workspace of this branch, from here on.
+static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
+    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -2760,7 +2809,7 @@ static int check_device(csrnet *m) {
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 6400ull, 0, 6400ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2809,7 +2858,7 @@ static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(csrnet *m) {
-    (void)m;
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
 
@@ -2886,42 +2935,48 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
         v_v3_a_c_sum_data));
     CALL(launch(m, MIDDLE, k_product_fb9a7ab9, "v3.a.c.sum.product", 576, 256, stream,
         v_v3_a_c_sum_filter, v_v3_a_c_sum_data, v_v3_a_c_sum_product));
-    CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
+    CALL(launch(m, LAST, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_a393e5f1, "v3.b.c.sum.product", 576, 256, stream,
-        v_v3_b_c_sum_filter, v_v3_b_c_sum_data, v_v3_b_c_sum_product));
-    CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
+    // by basis change F(4x4,3x3)
+    // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
+    //     v3.b.c.sum.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
+        v_v3_b_c_sum_product));
+    CALL(launch(m, ALONE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_a393e5f1, "v3.c.c.sum.product", 576, 256, stream,
-        v_v3_c_c_sum_filter, v_v3_c_c_sum_data, v_v3_c_c_sum_product));
-    CALL(launch(m, MIDDLE, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product,
-        v_v3_c_b, v_p3));
-    CALL(launch(m, MIDDLE, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
+    // as v3.b.c.sum.product
+    CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
+        v_v3_c_c_sum_product));
+    CALL(launch(m, FIRST, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product, v_v3_c_b,
+        v_p3));
+    CALL(launch(m, LAST, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_fc679dbd, "v4.a.c.sum.product", 576, 256, stream,
+    CALL(launch(m, FIRST, k_product_6f53428a, "v4.a.c.sum.product", 288, 256, stream,
         v_v4_a_c_sum_filter, v_v4_a_c_sum_data, v_v4_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_7348c805, "v4.b.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_84f19b88, "v4.b.c.sum.product", 576, 256, stream,
         v_v4_b_c_sum_filter, v_v4_b_c_sum_data, v_v4_b_c_sum_product, (float4 *)v_workspace,
         v_arrived + 0));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_7348c805, "v4.c.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_84f19b88, "v4.c.c.sum.product", 576, 256, stream,
         v_v4_c_c_sum_filter, v_v4_c_c_sum_data, v_v4_c_c_sum_product, (float4 *)v_workspace,
         v_arrived + 288));
     CALL(launch(m, MIDDLE, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, MIDDLE, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_5c7ea0ae, "d1.c.sum.product", 576, 256, stream,
-        v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_31e77ba1, "d1.c.sum.product", 576, 256, stream,
+        v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product, (float4 *)v_workspace,
+        v_arrived + 576));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_5c7ea0ae, "d2.c.sum.product", 576, 256, stream,
-        v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_31e77ba1, "d2.c.sum.product", 576, 256, stream,
+        v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product, (float4 *)v_workspace,
+        v_arrived + 864));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     return 0;
@@ -2932,15 +2987,16 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     (void)in;
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_5c7ea0ae, "d3.c.sum.product", 576, 256, stream,
-        v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product));
+    CALL(launch(m, MIDDLE, k_product_31e77ba1, "d3.c.sum.product", 576, 256, stream,
+        v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product, (float4 *)v_workspace,
+        v_arrived + 1152));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_59721285, "d4.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_94588b51, "d4.c.sum.product", 576, 256, stream,
         v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product, (float4 *)v_workspace,
-        v_arrived + 576));
+        v_arrived + 1440));
     CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, LAST, k_basis_864f4bc0, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
@@ -2985,6 +3041,7 @@ static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
+    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -3059,6 +3116,7 @@ int csrnet_capture(csrnet *m, const void *const *in, void *const *out) {
 void csrnet_destroy(csrnet *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -3115,6 +3173,6 @@ static const csrnet_tensor info_weights[] = {
 static const csrnet_info info = {
     "csrnet", 1, 1, 34, info_inputs, info_outputs, info_weights,
     CSRNET_ARENA_BYTES, CSRNET_WEIGHT_BYTES,
-    259256832ull, 382087680ull, 0x3c6aa7563ba4b068ull};
+    259260160ull, 382091008ull, 0x3c6aa7563ba4b068ull};
 
 const csrnet_info *csrnet_describe(void) { return &info; }

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define CSRNET_BACKEND_ARENA_BYTES 5242880ull
+#define CSRNET_BACKEND_ARENA_BYTES 4595712ull
 #define CSRNET_BACKEND_WEIGHT_BYTES 34504960ull
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1,128,128]
 // weights   20 tensors, blob of 53 kB
 // memory    arena 548 kB (workspace 0 B of it), constants 53 kB, peak in create 619 kB
-// plan      9 steps, 16.4 us estimated; 29.9 us without derivation
+// plan      9 steps, 16.6 us estimated; 29.9 us without derivation
 // libraries none
 // by        summation splitting 2
 //     1.6 us est. r1                       k_reduce_0840515b
@@ -18,7 +18,7 @@
 //     1.8 us est. m.2                      k_reduce_8be11b7e
 //     1.8 us est. r3                       k_reduce_1a0919b6
 //     1.9 us est. r4                       k_reduce_c1f91e9c
-//     2.3 us est. y.sum.part               k_product_cdd5ee00
+//     2.5 us est. y.sum.part               k_product_cdd5ee00
 //     1.6 us est. y                        k_reduce_2152b810
 
 // ---- includes -----------------------------------------------------------------------------------

@@ -7,17 +7,18 @@
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 38 MB (workspace 32 MB of it), constants 5124 kB, peak in create 46 MB
-// plan      4 steps, 89.9 us estimated; 106.9 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 48 MB
+// plan      4 steps, 91.8 us estimated; 108.9 us without derivation
+// libraries cuBLAS (596 MB) 2 steps, without it up to 0.0 us more
 // by        merging 1, online softmax 1
 //    44.7 us est. v.merged                 cuBLAS sgemm 1024 x 1536 x 512
 //    12.3 us est. o                        k_attention_f9c421cc
-//    16.4 us est. f                        k_product_a5c8eda1
-//    16.4 us est. y                        k_product_893bb5e9
+//    18.2 us est. f                        cublasLt matmul 1024 x 512 x 512 + bias + relu
+//    16.6 us est. y                        k_product_893bb5e9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_SHORT_ARENA_BYTES 39845888ull
+#define LONGFORMER_SHORT_ARENA_BYTES 41943040ull
 #define LONGFORMER_SHORT_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -103,14 +104,48 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_b1 CONST(1048576)
 #define v_w2 CONST(1050624)
 #define v_b2 CONST(2099200)
-#define v_t ARENA(0)
+#define v_t ARENA(39845888)
 #define v_v_weights CONST(2101248)
 #define v_v_merged ARENA(33554432)
-#define v_f ARENA(2097152)
+#define v_f ARENA(33554432)
+#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 5246976ull
 #define INIT_BYTES 3145728ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
+
+// A product and what follows it in one call of cublasLt, row-major, `batch` times:
+// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
+// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
+// address.
+typedef struct matmul_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+    int ldz;  // 0: no z
+    long long sz;
+    cublasLtEpilogue_t epilogue;
+    int bias;
+    unsigned align;
+} matmul_size;
+
+typedef struct matmul_call {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c, z;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulAlgo_t algorithm;
+    int shared;  // with an earlier call of the same sizes, which releases it
+    size_t workspace;
+} matmul_call;
+
+static const matmul_size matmul_sizes[] = {
+    {"f", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f, 0, 0, CUBLASLT_EPILOGUE_RELU_BIAS,
+        1, 16},
+};
+enum {
+    MATMUL_f,
+};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -657,40 +692,6 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const floa
     }
 }
 
-// f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
-// f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
-// p0: t, p1: w1, p2: b1
-static __global__ void __launch_bounds__(256, 2) k_product_a5c8eda1(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 16u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 512 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 512 + i2]);
-    };
-    auto dot = tile.none();
-    tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
-        dot);
-    float acc[8][4] = {};
-    tile.finish(dot, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(relu(acc[i][j] + v0.x),
-            relu(acc[i][j + 1] + v0.y), relu(acc[i][j + 2] + v0.z), relu(acc[i][j + 3] + v0.w));
-    }
-}
-
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
@@ -767,6 +768,9 @@ struct longformer_short {
     void *user;
     cudaStream_t stream;  // that the steps are launched on
     cublasHandle_t cublas;
+    cublasLtHandle_t lt;
+    matmul_call matmul[1];
+    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -848,6 +852,155 @@ static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, con
 static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 1024, 1536, 512, 512, 512, 1536, 0, 0,
     0, 1.f};
 
+// The library is column-major: it sees every matrix transposed, and computes b * a.
+static int matmul_matrix(longformer_short *m, const char *name, cublasLtMatrixLayout_t *to,
+    cudaDataType type,
+                         int rows, int columns, int ld, int batch, long long stride) {
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
+    if (batch == 1) return 0;
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                 sizeof batch));
+    CUBLAS_CALL(m, name,
+                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                 &stride, sizeof stride));
+    return 0;
+}
+
+static int matmul_describe(longformer_short *m, matmul_call *c, const matmul_size *s) {
+    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+#if CUDART_VERSION >= 11000
+    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+#else
+    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
+#endif
+    CUBLAS_CALL(
+        m, s->name,
+        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
+    CUBLAS_CALL(
+        m, s->name,
+        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
+                                               sizeof s->epilogue));
+    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
+    const void *const bias = (const void *)(size_t)s->align;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
+    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
+                          s->lda, s->batch, s->sa);
+    if (!r)
+        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
+                          s->ldb, s->batch, s->sb);
+    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
+    if (!r && s->ldz)
+        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
+    return r;
+}
+
+// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
+// FP32 means FMA arithmetic.
+static int matmul_wish(longformer_short *m, matmul_call *c, const matmul_size *s) {
+    const size_t limit = WORKSPACE_BYTES;
+    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(
+                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(
+                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
+    for (int i = 0; i < 4; i++)
+        CUBLAS_CALL(
+            m, s->name,
+            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
+#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
+    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
+                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
+                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
+                                                     sizeof fma));
+#endif
+    return 0;
+}
+
+// The first of the library's offers that it says will run, but none that keeps less than an eighth
+// as many multiprocessors busy as another: for 128 x 768 x 3072 in FP32 cublasLt 13.1 offers a tile
+// of 256 x 128 first, three blocks that take 500 us on an H200; other algorithms take 22.
+static cublasStatus_t matmul_first(longformer_short *m, matmul_call *c) {
+    cublasLtMatmulHeuristicResult_t p[8] = {};
+    int n = 0;
+    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
+        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
+    if (e != CUBLAS_STATUS_SUCCESS) return e;
+    float fullest = 0.f;
+    for (int i = 0; i < n; i++)
+        if (p[i].state == CUBLAS_STATUS_SUCCESS)
+            fullest = fmaxf(fullest, fminf(p[i].wavesCount, 1.f));
+    for (int i = 0; i < n; i++) {
+        if (p[i].state != CUBLAS_STATUS_SUCCESS || 8.f * p[i].wavesCount < fullest) continue;
+        c->algorithm = p[i].algo;
+        c->workspace = p[i].workspaceSize;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static int matmul_open(longformer_short *m, matmul_call *c, const matmul_size *s) {
+    int r = matmul_describe(m, c, s);
+    if (!r) r = matmul_wish(m, c, s);
+    if (r) return r;
+    cublasStatus_t e = matmul_first(m, c);
+#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
+    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
+        // A library may call its kernels something else: what they compute is what was asked for.
+        const unsigned long long any = ~0ull;
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
+                                                         &any, sizeof any));
+        e = matmul_first(m, c);
+    }
+#endif
+    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
+        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
+    CUBLAS_CALL(m, s->name, e);
+    return 0;
+}
+
+static void matmul_close(matmul_call *c) {
+    if (c->shared) return;
+    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
+    for (int i = 0; i < 4; i++)
+        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
+    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
+    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
+}
+
+static int matmul_run(longformer_short *m, int k, const void *a, const void *b, const void *bias,
+                      const void *z, void *c, void *workspace) {
+    const matmul_size *s = &matmul_sizes[k];
+    const matmul_call *call = &m->matmul[k];
+    const float beta = z ? 1.f : 0.f;
+    if (s->bias)
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                   &bias, sizeof bias));
+    CUBLAS_CALL(m, s->name,
+                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
+                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
+                               workspace, call->workspace, m->lt_stream));
+    stepped(m, s->name);
+    return 0;
+}
+
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
@@ -859,6 +1012,7 @@ static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
 #else
     (void)branch;
 #endif
+    m->lt_stream = stream;
     return 0;
 }
 
@@ -937,8 +1091,27 @@ static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t s
     return 0;
 }
 
+// The first row that differs from row `i` in nothing but its name: their calls share what the
+// library says.
+template <class Row>
+static int first_like(const Row *row, int i) {
+    const size_t from = sizeof row->name;
+    int k = 0;
+    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
+                           sizeof *row - from))
+        k++;
+    return k;
+}
+
 static int open_libraries(longformer_short *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
+    for (int i = 0; i < 1; i++) {
+        int k = first_like(matmul_sizes, i);
+        m->matmul[i] = m->matmul[k];
+        m->matmul[i].shared = k < i;
+        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
+    }
     return 0;
 }
 
@@ -993,7 +1166,9 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_f9c421cc, "o", 128, 128, stream, v_v_merged, v_t));
-    CALL(launch(m, ALONE, k_product_a5c8eda1, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
+    // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
+    // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
+    CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
     CALL(launch(m, ALONE, k_product_893bb5e9, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
@@ -1095,6 +1270,8 @@ void longformer_short_destroy(longformer_short *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
     if (m->cublas) cublasDestroy(m->cublas);
+    for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
+    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1124,6 +1301,6 @@ static const longformer_short_tensor info_weights[] = {
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
-    5246976ull, 48238592ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 50335744ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

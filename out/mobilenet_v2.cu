@@ -8,60 +8,60 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 5880 kB (workspace 640 kB of it), constants 13 MB, peak in create 28 MB
-// plan      54 steps, 140.5 us estimated; nothing derived is cheaper
+// plan      54 steps, 148.9 us estimated; nothing derived is cheaper
 // libraries none
-//     2.8 us est. stem                     k_product_56071798
+//     3.0 us est. stem                     k_product_56071798
 //     1.9 us est. b1.d                     k_reduce_c607a992
-//     2.7 us est. b1                       k_product_075b6602
-//     2.8 us est. b2.h.e                   k_product_112e4659
+//     2.9 us est. b1                       k_product_075b6602
+//     3.0 us est. b2.h.e                   k_product_112e4659
 //     2.4 us est. b2.h.d                   k_reduce_59778be1
-//     2.8 us est. b2.h                     k_product_04ca27e7
-//     2.8 us est. b2.b.0.e                 k_product_d22f65c2
+//     3.0 us est. b2.h                     k_product_04ca27e7
+//     3.0 us est. b2.b.0.e                 k_product_d22f65c2
 //     1.9 us est. b2.b.0.d                 k_reduce_31b8706f
-//     3.5 us est. b2.h.0                   k_product_a4cc89d6
-//     2.8 us est. b3.h.e                   k_product_d22f65c2
+//     3.7 us est. b2.h.0                   k_product_a4cc89d6
+//     3.0 us est. b3.h.e                   k_product_d22f65c2
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.3 us est. b3.h                     k_product_9a31fd33, in 2 parts
-//     2.3 us est. b3.b.0.e                 k_product_c00bfe1b
+//     3.6 us est. b3.h                     k_product_9cc7cb85, in 2 parts
+//     2.5 us est. b3.b.0.e                 k_product_c00bfe1b
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     3.3 us est. b3.h.0                   k_product_3240457d, in 2 parts
-//     2.3 us est. b3.b.1.e                 k_product_c00bfe1b
+//     3.6 us est. b3.h.0                   k_product_fb3f8e75, in 2 parts
+//     2.5 us est. b3.b.1.e                 k_product_c00bfe1b
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     3.3 us est. b3.h.1                   k_product_3240457d, in 2 parts
-//     2.3 us est. b4.h.e                   k_product_c00bfe1b
+//     3.6 us est. b3.h.1                   k_product_fb3f8e75, in 2 parts
+//     2.5 us est. b4.h.e                   k_product_c00bfe1b
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
-//     2.3 us est. b4.b.0.e                 k_product_96045dc9
+//     2.5 us est. b4.b.0.e                 k_product_96045dc9
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     3.3 us est. b4.h.0                   k_product_e998fc18, in 4 parts
-//     2.3 us est. b4.b.1.e                 k_product_96045dc9
+//     3.6 us est. b4.h.0                   k_product_0c49d91e, in 4 parts
+//     2.5 us est. b4.b.1.e                 k_product_96045dc9
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     3.3 us est. b4.h.1                   k_product_e998fc18, in 4 parts
-//     2.3 us est. b4.b.2.e                 k_product_96045dc9
+//     3.6 us est. b4.h.1                   k_product_0c49d91e, in 4 parts
+//     2.5 us est. b4.b.2.e                 k_product_96045dc9
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     3.3 us est. b4.h.2                   k_product_e998fc18, in 4 parts
-//     2.3 us est. b5.h.e                   k_product_96045dc9
+//     3.6 us est. b4.h.2                   k_product_0c49d91e, in 4 parts
+//     2.5 us est. b5.h.e                   k_product_96045dc9
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     3.3 us est. b5.h                     k_product_9f778913, in 4 parts
-//     2.8 us est. b5.b.0.e                 k_product_d6de57cb
+//     3.6 us est. b5.h                     k_product_2fdc3f08, in 4 parts
+//     3.0 us est. b5.b.0.e                 k_product_d6de57cb
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     4.0 us est. b5.h.0                   k_product_673cb3d7, in 4 parts
-//     2.8 us est. b5.b.1.e                 k_product_d6de57cb
+//     4.3 us est. b5.h.0                   k_product_13b51276, in 4 parts
+//     3.0 us est. b5.b.1.e                 k_product_d6de57cb
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     4.0 us est. b5.h.1                   k_product_673cb3d7, in 4 parts
-//     2.8 us est. b6.h.e                   k_product_d6de57cb
+//     4.3 us est. b5.h.1                   k_product_13b51276, in 4 parts
+//     3.0 us est. b6.h.e                   k_product_d6de57cb
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     4.1 us est. b6.h                     k_product_7a9b46ed, in 4 parts
-//     3.3 us est. b6.b.0.e                 k_product_9cde207d, in 2 parts
+//     4.4 us est. b6.h                     k_product_23093b1e, in 4 parts
+//     3.6 us est. b6.b.0.e                 k_product_63f1fea2, in 2 parts
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
-//     3.7 us est. b6.h.0                   k_product_14040942, in 8 parts
-//     3.3 us est. b6.b.1.e                 k_product_9cde207d, in 2 parts
+//     4.0 us est. b6.h.0                   k_product_9b999737, in 8 parts
+//     3.6 us est. b6.b.1.e                 k_product_63f1fea2, in 2 parts
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
-//     3.7 us est. b6.h.1                   k_product_14040942, in 8 parts
-//     3.3 us est. b7.e                     k_product_9cde207d, in 2 parts
+//     4.0 us est. b6.h.1                   k_product_9b999737, in 8 parts
+//     3.6 us est. b7.e                     k_product_63f1fea2, in 2 parts
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     4.8 us est. b7                       k_product_7186a076, in 8 parts
-//     5.2 us est. head                     k_product_7a844850
+//     5.1 us est. b7                       k_product_dc32ddc2, in 8 parts
+//     5.4 us est. head                     k_product_7a844850
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
 
@@ -1043,7 +1043,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -1104,7 +1105,7 @@ struct parts_in_cluster {
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
-        leave();
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
         end();
         return true;
     }
@@ -1114,9 +1115,16 @@ struct parts_in_cluster {
         asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
         return *other;
     }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    // No block ends while others read what it has left. That their threads have got what they read
+    // is known when something was made of it; to say so, nothing has to be visible to others, for
+    // which a block would wait half a microsecond.
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {
+        unsigned bits = 0u;
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);
+        __syncthreads_or(bits != 0u);
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
@@ -1561,7 +1569,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
 // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
 // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
 // p0: b3.h.c.scaled, p1: b3.h.d, p2: b3.h.t
-static __global__ void CLUSTER(2) k_product_9a31fd33(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_9cc7cb85(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1587,7 +1595,7 @@ static __global__ void CLUSTER(2) k_product_9a31fd33(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -1693,7 +1701,7 @@ static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
 // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
 // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
 // p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.h, p3: b3.b.0.t
-static __global__ void CLUSTER(2) k_product_3240457d(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_fb3f8e75(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1720,7 +1728,7 @@ static __global__ void CLUSTER(2) k_product_3240457d(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -1894,7 +1902,7 @@ static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
 // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
 // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
 // p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.h, p3: b4.b.0.t
-static __global__ void CLUSTER(4) k_product_e998fc18(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_0c49d91e(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1921,7 +1929,7 @@ static __global__ void CLUSTER(4) k_product_e998fc18(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -1943,7 +1951,7 @@ static __global__ void CLUSTER(4) k_product_e998fc18(const float *p0, const floa
 // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
 // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
 // p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
-static __global__ void CLUSTER(4) k_product_9f778913(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_2fdc3f08(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1969,7 +1977,7 @@ static __global__ void CLUSTER(4) k_product_9f778913(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2070,7 +2078,7 @@ static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
 // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
 // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
 // p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.h, p3: b5.b.0.t
-static __global__ void CLUSTER(4) k_product_673cb3d7(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_13b51276(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -2097,7 +2105,7 @@ static __global__ void CLUSTER(4) k_product_673cb3d7(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2145,7 +2153,7 @@ static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
 // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
 // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
 // p0: b6.h.c.scaled, p1: b6.h.d, p2: b6.h.t
-static __global__ void CLUSTER(4) k_product_7a9b46ed(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_23093b1e(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2171,7 +2179,7 @@ static __global__ void CLUSTER(4) k_product_7a9b46ed(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -2190,7 +2198,7 @@ static __global__ void CLUSTER(4) k_product_7a9b46ed(const float *p0, const floa
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void CLUSTER(2) k_product_9cde207d(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_63f1fea2(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2216,7 +2224,7 @@ static __global__ void CLUSTER(2) k_product_9cde207d(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -2263,7 +2271,7 @@ static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
 // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
 // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
 // p0: b6.b.0.c.scaled, p1: b6.b.0.d, p2: b6.h, p3: b6.b.0.t
-static __global__ void CLUSTER(8) k_product_14040942(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_9b999737(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -2290,7 +2298,7 @@ static __global__ void CLUSTER(8) k_product_14040942(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -2309,7 +2317,7 @@ static __global__ void CLUSTER(8) k_product_14040942(const float *p0, const floa
 // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
 // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
 // p0: b7.c.scaled, p1: b7.d, p2: b7.t
-static __global__ void CLUSTER(8) k_product_7186a076(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_dc32ddc2(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2335,7 +2343,7 @@ static __global__ void CLUSTER(8) k_product_7186a076(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -4076,19 +4084,19 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, MIDDLE, k_product_9a31fd33, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
+    CALL(launch(m, MIDDLE, k_product_9cc7cb85, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
         v_b3_h_t, v_b3_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_3240457d, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_fb3f8e75, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
         v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0, (float4 *)v_workspace, v_arrived + 25));
     CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_3240457d, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_fb3f8e75, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
         v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1, (float4 *)v_workspace, v_arrived + 50));
     CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
@@ -4100,25 +4108,25 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_e998fc18, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_0c49d91e, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
         v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 75));
     CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_e998fc18, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_0c49d91e, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
         v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 89));
     CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, MIDDLE, k_product_e998fc18, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_0c49d91e, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
         v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 103));
     CALL(launch(m, MIDDLE, k_product_96045dc9, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    CALL(launch(m, MIDDLE, k_product_9f778913, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+    CALL(launch(m, MIDDLE, k_product_2fdc3f08, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
         v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 117));
     CALL(launch(m, MIDDLE, k_product_d6de57cb, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
@@ -4130,37 +4138,37 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_product_673cb3d7, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_13b51276, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
         v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 138));
     CALL(launch(m, MIDDLE, k_product_d6de57cb, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_673cb3d7, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_13b51276, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
         v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 159));
     CALL(launch(m, MIDDLE, k_product_d6de57cb, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, MIDDLE, k_product_7a9b46ed, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+    CALL(launch(m, MIDDLE, k_product_23093b1e, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
         v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 180));
-    CALL(launch(m, MIDDLE, k_product_9cde207d, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_63f1fea2, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e, (float4 *)v_workspace, v_arrived + 190));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_14040942, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_9b999737, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
         v_b6_b_0_d, v_b6_h, v_b6_b_0_t, v_b6_h_0, (float4 *)v_workspace, v_arrived + 250));
-    CALL(launch(m, MIDDLE, k_product_9cde207d, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_63f1fea2, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e, (float4 *)v_workspace, v_arrived + 260));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_14040942, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_9b999737, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
         v_b6_b_1_d, v_b6_h_0, v_b6_b_1_t, v_b6_h_1, (float4 *)v_workspace, v_arrived + 320));
-    CALL(launch(m, MIDDLE, k_product_9cde207d, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_63f1fea2, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e, (float4 *)v_workspace, v_arrived + 330));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    CALL(launch(m, ALONE, k_product_7186a076, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
+    CALL(launch(m, ALONE, k_product_dc32ddc2, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
         v_b7, (float4 *)v_workspace, v_arrived + 390));
     CALL(launch(m, FIRST, k_product_7a844850, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));

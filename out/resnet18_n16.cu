@@ -7,56 +7,56 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 89 MB (workspace 512 kB of it), constants 153 MB, peak in create 320 MB
-// plan      46 steps, 845.6 us estimated; 1516.6 us without derivation
+// memory    arena 89 MB (workspace 9216 kB of it), constants 153 MB, peak in create 320 MB
+// plan      46 steps, 872.7 us estimated; 1540.1 us without derivation
 // libraries none
 // by        basis change 36, summation splitting 2
-//   104.2 us est. r0                       k_product_e4890888
+//   107.5 us est. r0                       k_product_7857884b
 //    25.9 us est. l1.a.a.c.data            k_stitch_abd2d4f5
-//    23.1 us est. l1.a.a.c.product         k_product_5ff3f2d6
+//    26.3 us est. l1.a.a.c.product         k_product_5ff3f2d6
 //    17.4 us est. l1.a.b.c.data            k_stitch_fbe2129a
-//    23.1 us est. l1.a.b.c.product         k_product_5ff3f2d6
+//    26.3 us est. l1.a.b.c.product         k_product_5ff3f2d6
 //    22.2 us est. l1.b.a.c.data            k_stitch_20681cf6
-//    23.1 us est. l1.b.a.c.product         k_product_5ff3f2d6
+//    26.3 us est. l1.b.a.c.product         k_product_5ff3f2d6
 //    17.4 us est. l1.b.b.c.data            k_stitch_fbe2129a
-//    23.1 us est. l1.b.b.c.product         k_product_5ff3f2d6
+//    26.3 us est. l1.b.b.c.product         k_product_5ff3f2d6
 //    14.9 us est. l1.b                     k_basis_7789205c
-//    47.5 us est. l2.h.r                   k_product_6eb6cb3f
+//    47.7 us est. l2.h.r                   k_product_6eb6cb3f
 //     5.6 us est. l2.h.b.c.data            k_basis_e2588060
-//    25.0 us est. l2.h.b.c.product         k_product_e230c8df
+//    25.2 us est. l2.h.b.c.product         k_product_e230c8df
 //     5.1 us est. l2.h.b.c                 k_basis_7aa9a3b6
-//     6.7 us est. l2.h                     k_product_224c8a21
+//     6.9 us est. l2.h                     k_product_224c8a21
 //     5.6 us est. l2.a.c.data              k_basis_e2588060
-//    25.0 us est. l2.a.c.product           k_product_e230c8df
+//    25.2 us est. l2.a.c.product           k_product_e230c8df
 //     5.1 us est. l2.r                     k_basis_1a3aa0d3
 //     5.6 us est. l2.b.c.data              k_basis_e2588060
-//    25.0 us est. l2.b.c.product           k_product_e230c8df
+//    25.2 us est. l2.b.c.product           k_product_e230c8df
 //     6.2 us est. l2                       k_basis_37e62764
-//    50.5 us est. l3.h.r                   k_product_14c8233a
+//    50.7 us est. l3.h.r                   k_product_14c8233a
 //     4.1 us est. l3.h.b.c.data            k_basis_44891dcb
-//    35.6 us est. l3.h.b.c.product         k_product_e9bf768a
+//    37.5 us est. l3.h.b.c.product         k_product_478580ca
 //     3.6 us est. l3.h.b.c                 k_basis_adac3d23
-//     7.2 us est. l3.h                     k_product_e6ef58be
+//     7.4 us est. l3.h                     k_product_e6ef58be
 //     4.1 us est. l3.a.c.data              k_basis_44891dcb
-//    35.6 us est. l3.a.c.product           k_product_e9bf768a
+//    37.5 us est. l3.a.c.product           k_product_478580ca
 //     3.6 us est. l3.r                     k_basis_056a70c6
 //     4.1 us est. l3.b.c.data              k_basis_44891dcb
-//    35.6 us est. l3.b.c.product           k_product_e9bf768a
+//    37.5 us est. l3.b.c.product           k_product_478580ca
 //     4.1 us est. l3                       k_basis_d2e0ceac
-//    49.5 us est. l4.h.a.c.part            k_product_166eff6e
+//    49.7 us est. l4.h.a.c.part            k_product_166eff6e
 //     4.0 us est. l4.h.r                   k_reduce_95934afe
 //     2.7 us est. l4.h.b.c.data            k_basis_c82ae8a3
-//    39.1 us est. l4.h.b.c.product         k_product_18c0506c
+//    40.0 us est. l4.h.b.c.product         k_product_e1d1859b, in 2 parts
 //     2.4 us est. l4.h.b.c                 k_basis_e1ba8ca3
-//     9.2 us est. l4.h                     k_product_5824a980
+//     9.4 us est. l4.h                     k_product_5824a980
 //     2.7 us est. l4.a.c.data              k_basis_c82ae8a3
-//    39.1 us est. l4.a.c.product           k_product_18c0506c
+//    40.0 us est. l4.a.c.product           k_product_e1d1859b, in 2 parts
 //     2.4 us est. l4.r                     k_basis_d9102e59
 //     2.7 us est. l4.b.c.data              k_basis_c82ae8a3
-//    39.1 us est. l4.b.c.product           k_product_18c0506c
+//    40.0 us est. l4.b.c.product           k_product_e1d1859b, in 2 parts
 //     2.7 us est. l4                       k_basis_87dfa24d
 //     1.9 us est. f                        k_reduce_7739307d
-//     2.9 us est. y                        k_product_5c23e901, in 8 parts
+//     3.8 us est. y                        k_product_a1ba551c, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -328,23 +328,23 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_c_part ARENA(0)
 #define v_l4_h_a_t CONST(77556992)
 #define v_l4_h_r ARENA(14450688)
-#define v_l4_h_b_c_data ARENA(0)
-#define v_l4_h_b_c_product ARENA(4718592)
+#define v_l4_h_b_c_data ARENA(9437184)
+#define v_l4_h_b_c_product ARENA(14155776)
 #define v_l4_h_b_c ARENA(0)
 #define v_l4_h_const CONST(77559040)
-#define v_l4_h ARENA(9437184)
+#define v_l4_h ARENA(18874368)
 #define v_l4_b_s INIT(63633920)
 #define v_l4_b_c_scaled INIT(63635968)
 #define v_l4_b_c_filter CONST(77561088)
 #define v_l4_a_s INIT(73073152)
 #define v_l4_a_c_scaled INIT(73075200)
 #define v_l4_a_c_filter CONST(115309824)
-#define v_l4_a_c_data ARENA(0)
-#define v_l4_a_c_product ARENA(4718592)
+#define v_l4_a_c_data ARENA(9437184)
+#define v_l4_a_c_product ARENA(14155776)
 #define v_l4_a_t CONST(153058560)
-#define v_l4_r ARENA(11042816)
-#define v_l4_b_c_data ARENA(0)
-#define v_l4_b_c_product ARENA(4718592)
+#define v_l4_r ARENA(0)
+#define v_l4_b_c_data ARENA(9437184)
+#define v_l4_b_c_product ARENA(14155776)
 #define v_l4_b_t CONST(153060608)
 #define v_l4 ARENA(0)
 #define v_stem_c_scaled CONST(153062656)
@@ -354,9 +354,9 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_h_a_c_lines CONST(153559040)
 #define v_l4_d_c_scaled CONST(154738688)
 #define v_l4_h_a_c_part_lines CONST(155262976)
-#define v_f ARENA(1605632)
+#define v_f ARENA(9437184)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 159981824ull
+#define CONST_BYTES 159985152ull
 #define INIT_BYTES 82512384ull
 #define v_arrived CONST_OF(unsigned, 159981568)
 
@@ -787,7 +787,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -848,7 +849,7 @@ struct parts_in_cluster {
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
-        leave();
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
         end();
         return true;
     }
@@ -858,9 +859,16 @@ struct parts_in_cluster {
         asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
         return *other;
     }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    // No block ends while others read what it has left. That their threads have got what they read
+    // is known when something was made of it; to say so, nothing has to be visible to others, for
+    // which a block would wait half a microsecond.
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {
+        unsigned bits = 0u;
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);
+        __syncthreads_or(bits != 0u);
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
@@ -888,11 +896,11 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_e4890888(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_7857884b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 1568u * 128u, m0 = 0u;
+    const unsigned n0 = id % 1046u * 192u, m0 = 0u;
     // What each term adds to an address (x) and to positions (y, z, w; of two the
     // halves of y) that have an end; behind the last term none is inside.
     __shared__ int4 taps[160];
@@ -910,30 +918,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_e4890888(const float 
         return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e % 64u + e / 1024u * 64u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u % 112u);
         const int i0 = (int)(n / 12544u);
         const int t0 = i2 * 2 + tap.y;
         const int t1 = i3 * 2 + tap.z;
         return fetch<float>(&p1[i0 * 150528 + i2 * 448 + i3 * 2 + tap.x],
-            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+            n < 200704u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     auto dot = tile.none();
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128, 8>(b, taps), next_early,
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<64, 4>(b, taps), next_early,
         dot);
-    float acc[4][8] = {};
+    float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
         const int i3 = (int)(n % 12544u);
         const int i0 = (int)(n / 12544u);
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i0 * 802816 + i1 * 12544 + i3]) = make_float4(relu(acc[i][j]
-            + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        if (n < 200704u) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(&y[i0 * 802816 + i1 * 12544
+                + i3]) = make_float4(relu(acc[i][j] + v0), relu(acc[i][j + 1] + v0),
+                relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -1628,15 +1639,15 @@ static __global__ void __launch_bounds__(128) k_basis_44891dcb(const float *p0,
 // l3.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4,i5] *
 //     l3.h.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.b.c.filter, p1: l3.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_e9bf768a(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_478580ca(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1645,9 +1656,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_e9bf768a(const float 
         return fetch<float4>(&p1[i1 * 65536 + r0 * 256 + i5]);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<1024, 16384>(b), next_early,
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 65536>(a), moving<1024, 16384>(b), next_early,
         dot);
-    float acc[8][4] = {};
+    float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
@@ -1944,15 +1955,15 @@ static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
 // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
 //     l4.h.b.c.filter[i0,i1,i2,r0]
 // p0: l4.h.b.c.filter, p1: l4.h.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_18c0506c(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+static __global__ void CLUSTER(2) k_product_e1d1859b(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 16u * 32u;
+    const unsigned n0 = 0u, m0 = id / 2u % 8u * 64u;
     const int i1 = (int)(id / 16u % 36u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(&p0[i1 * 262144 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
@@ -1961,18 +1972,29 @@ static __global__ void __launch_bounds__(256, 2) k_product_18c0506c(const float 
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i5]);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), next_early,
-        dot);
-    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<256,
+        4096>(b), next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i5]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i2 = (int)(m0 + tile.row(i, thread));
+        const int i5 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i1 * 32768 + i2 * 64 + i5]) = make_float4(sum[s], sum[s + 1],
+            sum[s + 2], sum[s + 3]);
     }
+    shares.end();
 }
 
 // by basis change F(4x4,3x3)
@@ -2167,7 +2189,7 @@ static __global__ void __launch_bounds__(128) k_reduce_7739307d(const float *p0,
 // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
 // y[i0,i1] = y.sum[i0,i1] + bias[i1]
 // p0: f, p1: fc, p2: bias
-static __global__ void CLUSTER(8) k_product_5c23e901(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_a1ba551c(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2193,7 +2215,7 @@ static __global__ void CLUSTER(8) k_product_5c23e901(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2971,7 +2993,7 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_e4890888);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_7857884b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2991,7 +3013,8 @@ static int check_device(resnet18_n16 *m) {
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3584ull, 0, 3584ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -3160,7 +3183,7 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_e4890888, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_7857884b, "r0", 1046, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_stitch_abd2d4f5, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
@@ -3204,7 +3227,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e9bf768a, "l3.h.b.c.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_478580ca, "l3.h.b.c.product", 576, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
     CALL(launch(m, LAST, k_basis_adac3d23, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
@@ -3212,13 +3235,13 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_e9bf768a, "l3.a.c.product", 576, 256, stream, v_l3_a_c_filter,
+    CALL(launch(m, MIDDLE, k_product_478580ca, "l3.a.c.product", 576, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, MIDDLE, k_basis_056a70c6, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
         v_l3_r));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.b.c.data", 512, 128, stream, v_l3_r,
         v_l3_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e9bf768a, "l3.b.c.product", 576, 256, stream, v_l3_b_c_filter,
+    CALL(launch(m, MIDDLE, k_product_478580ca, "l3.b.c.product", 576, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, LAST, k_basis_d2e0ceac, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
@@ -3228,8 +3251,9 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
         v_l4_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_18c0506c, "l4.h.b.c.product", 576, 256, stream,
-        v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product));
+    CALL(launch(m, MIDDLE, k_product_e1d1859b, "l4.h.b.c.product", 576, 256, stream,
+        v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product, (float4 *)v_workspace,
+        v_arrived + 0));
     return 0;
 }
 
@@ -3242,20 +3266,20 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
         v_l4_h_b_c, v_l4_h_const, v_l4_h));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_18c0506c, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
-        v_l4_a_c_data, v_l4_a_c_product));
+    CALL(launch(m, MIDDLE, k_product_e1d1859b, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
+        v_l4_a_c_data, v_l4_a_c_product, (float4 *)v_workspace, v_arrived + 288));
     CALL(launch(m, MIDDLE, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
         v_l4_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r,
         v_l4_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_18c0506c, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
-        v_l4_b_c_data, v_l4_b_c_product));
+    CALL(launch(m, MIDDLE, k_product_e1d1859b, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
+        v_l4_b_c_data, v_l4_b_c_product, (float4 *)v_workspace, v_arrived + 576));
     CALL(launch(m, MIDDLE, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
     // f stored as [i1,i0]
     CALL(launch(m, MIDDLE, k_reduce_7739307d, "f", 2048, 128, stream, v_l4, v_f));
-    CALL(launch(m, LAST, k_product_5c23e901, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
-        (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, LAST, k_product_a1ba551c, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
+        (float4 *)v_workspace, v_arrived + 864));
     return 0;
 }
 
@@ -3485,6 +3509,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    159981824ull, 335620864ull, 0x0349b93ac5df4a66ull};
+    159985152ull, 335624192ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

@@ -8,85 +8,89 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 9408 kB (workspace 4096 kB of it), constants 112 MB, peak in create 225 MB
-// plan      78 steps, 393.0 us estimated; 425.3 us without derivation
+// plan      82 steps, 408.2 us estimated; 440.1 us without derivation
 // libraries none
-// by        basis change 33, merging 1, summation splitting 5
-//     9.0 us est. r0                       k_product_fa72587e
+// by        basis change 33, merging 1, summation splitting 9
+//     9.2 us est. r0                       k_product_fa72587e
 //     2.0 us est. p0                       k_reduce_771927ed
-//     2.8 us est. l1.h.r                   k_product_bac2a334
+//     3.0 us est. l1.h.r                   k_product_bac2a334
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
-//     4.2 us est. l1.h.b.c.product         k_product_12ce7e9e
+//     4.4 us est. l1.h.b.c.product         k_product_12ce7e9e
 //     1.8 us est. l1.h.t                   k_basis_3adc4c30
-//     7.1 us est. l1.h                     k_product_7724b782
-//     6.0 us est. l1.h.0.r                 k_product_d5fbaa7b
+//     7.3 us est. l1.h                     k_product_7724b782
+//     6.2 us est. l1.h.0.r                 k_product_d5fbaa7b
 //     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
-//     4.2 us est. l1.h.0.b.c.product       k_product_12ce7e9e
+//     4.4 us est. l1.h.0.b.c.product       k_product_12ce7e9e
 //     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
-//     4.5 us est. l1.h.0                   k_product_adbc1c16
-//     6.0 us est. l1.h.1.r                 k_product_d5fbaa7b
+//     4.7 us est. l1.h.0                   k_product_adbc1c16
+//     6.2 us est. l1.h.1.r                 k_product_d5fbaa7b
 //     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
-//     4.2 us est. l1.h.1.b.c.product       k_product_12ce7e9e
+//     4.4 us est. l1.h.1.b.c.product       k_product_12ce7e9e
 //     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
-//     4.5 us est. l1.h.1                   k_product_adbc1c16
-//     8.3 us est. l2.h.r                   k_product_0de6f134
-//     8.5 us est. l2.h.b.c.part            k_product_eedf752a
+//     4.7 us est. l1.h.1                   k_product_adbc1c16
+//     8.5 us est. l2.h.r                   k_product_0de6f134
+//     8.7 us est. l2.h.b.c.part            k_product_eedf752a
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
-//    13.4 us est. l2.h                     k_product_84abe001
-//     6.5 us est. l2.h.0.r                 k_product_db6991a5, in 4 parts
+//    13.8 us est. l2.h                     k_product_84abe001
+//     6.8 us est. l2.h.0.r                 k_product_7880bc3d, in 4 parts
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
-//     5.2 us est. l2.h.0.b.c.product       k_product_6e5bf035
+//     5.4 us est. l2.h.0.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
-//     5.5 us est. l2.h.0                   k_product_0803fa29
-//     6.5 us est. l2.h.1.r                 k_product_db6991a5, in 4 parts
+//     5.7 us est. l2.h.0                   k_product_0803fa29
+//     6.8 us est. l2.h.1.r                 k_product_7880bc3d, in 4 parts
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
-//     5.2 us est. l2.h.1.b.c.product       k_product_6e5bf035
+//     5.4 us est. l2.h.1.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
-//     5.5 us est. l2.h.1                   k_product_0803fa29
-//     6.5 us est. l2.h.2.r                 k_product_db6991a5, in 4 parts
+//     5.7 us est. l2.h.1                   k_product_0803fa29
+//     6.8 us est. l2.h.2.r                 k_product_7880bc3d, in 4 parts
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
-//     5.2 us est. l2.h.2.b.c.product       k_product_6e5bf035
+//     5.4 us est. l2.h.2.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
-//     5.3 us est. l2.h.2                   k_product_cb641dc3
-//     9.9 us est. l3.h.r                   k_product_e4c1f4ea, in 2 parts
-//    11.2 us est. l3.h.t                   k_product_86fd2cd2, in 8 parts
-//    13.8 us est. l3.h                     k_product_6f04a41c, in 4 parts
-//     6.6 us est. l3.h.0.r                 k_product_c9fbae61, in 8 parts
+//     5.7 us est. l2.h.2                   k_product_72f8e31d
+//    10.4 us est. l3.h.r                   k_product_412145a1
+//     9.9 us est. l3.h.b.c.parts           k_product_93f9daff
+//     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
+//    14.6 us est. l3.h                     k_product_6acbe089, in 2 parts
+//     7.0 us est. l3.h.0.r                 k_product_e0e5d629, in 4 parts
 //     1.5 us est. l3.h.0.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.0.b.c.product       k_product_5033e588
+//     6.4 us est. l3.h.0.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.0                   k_product_291e4103
-//     6.6 us est. l3.h.1.r                 k_product_c9fbae61, in 8 parts
+//     6.2 us est. l3.h.0                   k_product_291e4103
+//     7.0 us est. l3.h.1.r                 k_product_e0e5d629, in 4 parts
 //     1.5 us est. l3.h.1.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.1.b.c.product       k_product_5033e588
+//     6.4 us est. l3.h.1.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.1                   k_product_291e4103
-//     6.6 us est. l3.h.2.r                 k_product_c9fbae61, in 8 parts
+//     6.2 us est. l3.h.1                   k_product_291e4103
+//     7.0 us est. l3.h.2.r                 k_product_e0e5d629, in 4 parts
 //     1.5 us est. l3.h.2.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.2.b.c.product       k_product_5033e588
+//     6.4 us est. l3.h.2.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.2                   k_product_291e4103
-//     6.6 us est. l3.h.3.r                 k_product_c9fbae61, in 8 parts
+//     6.2 us est. l3.h.2                   k_product_291e4103
+//     7.0 us est. l3.h.3.r                 k_product_e0e5d629, in 4 parts
 //     1.5 us est. l3.h.3.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.3.b.c.product       k_product_5033e588
+//     6.4 us est. l3.h.3.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.3                   k_product_291e4103
-//     6.6 us est. l3.h.4.r                 k_product_c9fbae61, in 8 parts
+//     6.2 us est. l3.h.3                   k_product_291e4103
+//     7.0 us est. l3.h.4.r                 k_product_e0e5d629, in 4 parts
 //     1.5 us est. l3.h.4.b.c.data          k_basis_828d9e8c
-//     6.2 us est. l3.h.4.b.c.product       k_product_5033e588
+//     6.4 us est. l3.h.4.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
-//     6.0 us est. l3.h.4                   k_product_46bbdf8a
-//    10.1 us est. l4.h.r                   k_product_32b3b93a, in 4 parts
-//     9.7 us est. l4.h.b.c.parts           k_product_e5fd2409
+//     6.2 us est. l3.h.4                   k_product_46bbdf8a
+//     7.9 us est. l4.h.a.c.parts           k_product_8f18f834
+//     2.5 us est. l4.h.r                   k_reduce_216d3820
+//     9.9 us est. l4.h.b.c.parts           k_product_e5fd2409
 //     1.9 us est. l4.h.t                   k_reduce_0e6597b9
-//    14.1 us est. l4.h                     k_product_83f77a1c, in 8 parts
-//     7.0 us est. l4.h.0.r                 k_product_b888e9be, in 8 parts
-//     9.7 us est. l4.h.0.b.c.parts         k_product_1c6f71a7
+//    15.7 us est. l4.h                     k_product_0b6af2d9, in 8 parts
+//     5.3 us est. l4.h.0.a.c.parts         k_product_49a92dfc
+//     1.9 us est. l4.h.0.r                 k_reduce_0e6597b9
+//     9.9 us est. l4.h.0.b.c.parts         k_product_1c6f71a7
 //     1.9 us est. l4.h.0.t                 k_reduce_0e6597b9
-//     6.6 us est. l4.h.0                   k_product_da130c5a, in 4 parts
-//     7.0 us est. l4.h.1.r                 k_product_b888e9be, in 8 parts
-//     9.7 us est. l4.h.1.b.c.parts         k_product_1c6f71a7
+//     7.1 us est. l4.h.0                   k_product_e5cf8632, in 2 parts
+//     5.3 us est. l4.h.1.a.c.parts         k_product_49a92dfc
+//     1.9 us est. l4.h.1.r                 k_reduce_0e6597b9
+//     9.9 us est. l4.h.1.b.c.parts         k_product_1c6f71a7
 //     1.9 us est. l4.h.1.t                 k_reduce_0e6597b9
-//     6.6 us est. l4.h.1                   k_product_da130c5a, in 4 parts
+//     7.1 us est. l4.h.1                   k_product_e5cf8632, in 2 parts
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
@@ -537,146 +541,150 @@ const resnet50_info *resnet50_describe(void);
 #define v_l2_h_2_b_t CONST(19171584)
 #define v_l2_h_2_t ARENA(0)
 #define v_l2_h_2_c_s INIT(96474624)
-#define v_l2_h_2_c_t CONST(19172096)
+#define v_l2_h_2_c_c_scaled CONST(19172096)
+#define v_l2_h_2_c_t CONST(19434240)
 #define v_l3_d_s INIT(96476672)
 #define v_l3_h_a_s INIT(96480768)
-#define v_l3_h_a_t CONST(19174144)
+#define v_l3_h_a_t CONST(19436288)
+#define v_l3_h_r ARENA(3211264)
 #define v_l3_h_b_s INIT(96481792)
-#define v_l3_h_b_t CONST(19175168)
+#define v_l3_h_b_c_parts ARENA(0)
+#define v_l3_h_b_t CONST(19437312)
 #define v_l3_h_t ARENA(4997120)
 #define v_l3_h_c_s INIT(96482816)
-#define v_l3_h_c_c_scaled CONST(19176192)
-#define v_l3_h_const CONST(20224768)
+#define v_l3_h_c_c_scaled CONST(19438336)
+#define v_l3_h_const CONST(20486912)
 #define v_l3_h ARENA(4194304)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
-#define v_l3_h_0_b_c_filter CONST(20228864)
+#define v_l3_h_0_b_c_filter CONST(20491008)
 #define v_l3_h_0_a_s INIT(98847232)
-#define v_l3_h_0_a_c_scaled CONST(24423168)
-#define v_l3_h_0_a_t CONST(25471744)
+#define v_l3_h_0_a_c_scaled CONST(24685312)
+#define v_l3_h_0_a_t CONST(25733888)
 #define v_l3_h_0_r ARENA(4997120)
 #define v_l3_h_0_b_c_data ARENA(0)
 #define v_l3_h_0_b_c_product ARENA(802816)
-#define v_l3_h_0_b_t CONST(25472768)
+#define v_l3_h_0_b_t CONST(25734912)
 #define v_l3_h_0_t ARENA(0)
 #define v_l3_h_0_c_s INIT(98848256)
-#define v_l3_h_0_c_c_scaled CONST(25473792)
-#define v_l3_h_0_c_t CONST(26522368)
+#define v_l3_h_0_c_c_scaled CONST(25735936)
+#define v_l3_h_0_c_t CONST(26784512)
 #define v_l3_h_0 ARENA(4997120)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
-#define v_l3_h_1_b_c_filter CONST(26526464)
+#define v_l3_h_1_b_c_filter CONST(26788608)
 #define v_l3_h_1_a_s INIT(101212672)
-#define v_l3_h_1_a_c_scaled CONST(30720768)
-#define v_l3_h_1_a_t CONST(31769344)
+#define v_l3_h_1_a_c_scaled CONST(30982912)
+#define v_l3_h_1_a_t CONST(32031488)
 #define v_l3_h_1_r ARENA(4194304)
 #define v_l3_h_1_b_c_data ARENA(0)
 #define v_l3_h_1_b_c_product ARENA(802816)
-#define v_l3_h_1_b_t CONST(31770368)
+#define v_l3_h_1_b_t CONST(32032512)
 #define v_l3_h_1_t ARENA(0)
 #define v_l3_h_1_c_s INIT(101213696)
-#define v_l3_h_1_c_c_scaled CONST(31771392)
-#define v_l3_h_1_c_t CONST(32819968)
+#define v_l3_h_1_c_c_scaled CONST(32033536)
+#define v_l3_h_1_c_t CONST(33082112)
 #define v_l3_h_1 ARENA(4194304)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
-#define v_l3_h_2_b_c_filter CONST(32824064)
+#define v_l3_h_2_b_c_filter CONST(33086208)
 #define v_l3_h_2_a_s INIT(103578112)
-#define v_l3_h_2_a_c_scaled CONST(37018368)
-#define v_l3_h_2_a_t CONST(38066944)
+#define v_l3_h_2_a_c_scaled CONST(37280512)
+#define v_l3_h_2_a_t CONST(38329088)
 #define v_l3_h_2_r ARENA(4997120)
 #define v_l3_h_2_b_c_data ARENA(0)
 #define v_l3_h_2_b_c_product ARENA(802816)
-#define v_l3_h_2_b_t CONST(38067968)
+#define v_l3_h_2_b_t CONST(38330112)
 #define v_l3_h_2_t ARENA(0)
 #define v_l3_h_2_c_s INIT(103579136)
-#define v_l3_h_2_c_c_scaled CONST(38068992)
-#define v_l3_h_2_c_t CONST(39117568)
+#define v_l3_h_2_c_c_scaled CONST(38331136)
+#define v_l3_h_2_c_t CONST(39379712)
 #define v_l3_h_2 ARENA(4997120)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
-#define v_l3_h_3_b_c_filter CONST(39121664)
+#define v_l3_h_3_b_c_filter CONST(39383808)
 #define v_l3_h_3_a_s INIT(105943552)
-#define v_l3_h_3_a_c_scaled CONST(43315968)
-#define v_l3_h_3_a_t CONST(44364544)
+#define v_l3_h_3_a_c_scaled CONST(43578112)
+#define v_l3_h_3_a_t CONST(44626688)
 #define v_l3_h_3_r ARENA(4194304)
 #define v_l3_h_3_b_c_data ARENA(0)
 #define v_l3_h_3_b_c_product ARENA(802816)
-#define v_l3_h_3_b_t CONST(44365568)
+#define v_l3_h_3_b_t CONST(44627712)
 #define v_l3_h_3_t ARENA(0)
 #define v_l3_h_3_c_s INIT(105944576)
-#define v_l3_h_3_c_c_scaled CONST(44366592)
-#define v_l3_h_3_c_t CONST(45415168)
+#define v_l3_h_3_c_c_scaled CONST(44628736)
+#define v_l3_h_3_c_t CONST(45677312)
 #define v_l3_h_3 ARENA(4194304)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
-#define v_l3_h_4_b_c_filter CONST(45419264)
+#define v_l3_h_4_b_c_filter CONST(45681408)
 #define v_l3_h_4_a_s INIT(108308992)
-#define v_l3_h_4_a_c_scaled CONST(49613568)
-#define v_l3_h_4_a_t CONST(50662144)
+#define v_l3_h_4_a_c_scaled CONST(49875712)
+#define v_l3_h_4_a_t CONST(50924288)
 #define v_l3_h_4_r ARENA(4997120)
 #define v_l3_h_4_b_c_data ARENA(0)
 #define v_l3_h_4_b_c_product ARENA(802816)
-#define v_l3_h_4_b_t CONST(50663168)
+#define v_l3_h_4_b_t CONST(50925312)
 #define v_l3_h_4_t ARENA(0)
 #define v_l3_h_4_c_s INIT(108310016)
-#define v_l3_h_4_c_c_scaled CONST(50664192)
-#define v_l3_h_4_c_t CONST(51712768)
+#define v_l3_h_4_c_c_scaled CONST(50926336)
+#define v_l3_h_4_c_t CONST(51974912)
 #define v_l4_d_s INIT(108314112)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_t CONST(51716864)
-#define v_l4_h_r ARENA(4194304)
+#define v_l4_h_a_c_parts ARENA(0)
+#define v_l4_h_a_t CONST(51979008)
+#define v_l4_h_r ARENA(7225344)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(51718912)
+#define v_l4_h_b_t CONST(51981056)
 #define v_l4_h_t ARENA(4595712)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_const CONST(51720960)
+#define v_l4_h_const CONST(51983104)
 #define v_l4_h ARENA(4194304)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(51729152)
-#define v_l4_h_0_a_t CONST(55923456)
-#define v_l4_h_0_r ARENA(4595712)
+#define v_l4_h_0_a_c_scaled CONST(51991296)
+#define v_l4_h_0_a_c_parts ARENA(0)
+#define v_l4_h_0_a_t CONST(56185600)
+#define v_l4_h_0_r ARENA(3211264)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(55925504)
+#define v_l4_h_0_b_c_lines CONST(56187648)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(65362688)
+#define v_l4_h_0_b_t CONST(65624832)
 #define v_l4_h_0_t ARENA(4997120)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(65364736)
-#define v_l4_h_0_c_t CONST(69559040)
+#define v_l4_h_0_c_c_scaled CONST(65626880)
+#define v_l4_h_0_c_t CONST(69821184)
 #define v_l4_h_0 ARENA(4595712)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(69567232)
-#define v_l4_h_1_a_t CONST(73761536)
-#define v_l4_h_1_r ARENA(4194304)
+#define v_l4_h_1_a_c_scaled CONST(69829376)
+#define v_l4_h_1_a_c_parts ARENA(0)
+#define v_l4_h_1_a_t CONST(74023680)
+#define v_l4_h_1_r ARENA(3211264)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(73763584)
+#define v_l4_h_1_b_c_lines CONST(74025728)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(83200768)
+#define v_l4_h_1_b_t CONST(83462912)
 #define v_l4_h_1_t ARENA(4997120)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(83202816)
-#define v_l4_h_1_c_t CONST(87397120)
+#define v_l4_h_1_c_c_scaled CONST(83464960)
+#define v_l4_h_1_c_t CONST(87659264)
 #define v_l4_h_1 ARENA(4194304)
 #define v_f ARENA(0)
-#define v_stem_c_scaled CONST(87405312)
-#define v_l2_d_c_scaled CONST(87442944)
+#define v_stem_c_scaled CONST(87667456)
+#define v_l2_d_c_scaled CONST(87705088)
 #define v_l2_h_r ARENA(3612672)
-#define v_l2_h_b_c_part_lines CONST(87967232)
+#define v_l2_h_b_c_part_lines CONST(88229376)
 #define v_l2_h_2 ARENA(5799936)
-#define v_l3_d_c_scaled CONST(88557056)
-#define v_l3_h_a_c_scaled CONST(90654208)
-#define v_l3_h_r ARENA(4194304)
-#define v_l3_h_b_c_lines CONST(91178496)
-#define v_l3_h_4 ARENA(4997120)
-#define v_l4_d_c_scaled CONST(93537792)
-#define v_l4_h_a_c_scaled CONST(101926400)
-#define v_l4_h_b_c_lines CONST(104023552)
-#define v_l4_h_c_c_scaled CONST(113460736)
-#define v_l2_h_2_c_c_scaled CONST(117655040)
+#define v_l3_d_c_scaled CONST(88819200)
+#define v_l3_h_a_c_scaled CONST(90916352)
+#define v_l3_h_b_c_lines CONST(91440640)
+#define v_l3_h_4 ARENA(6422528)
+#define v_l4_d_c_scaled CONST(93799936)
+#define v_l4_h_a_c_scaled CONST(102188544)
+#define v_l4_h_b_c_lines CONST(104285696)
+#define v_l4_h_c_c_scaled CONST(113722880)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 117919232ull
+#define CONST_BYTES 117920256ull
 #define INIT_BYTES 108359168ull
 #define v_arrived CONST_OF(unsigned, 117917184)
 
@@ -1107,7 +1115,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -1168,7 +1177,7 @@ struct parts_in_cluster {
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
-        leave();
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
         end();
         return true;
     }
@@ -1178,9 +1187,16 @@ struct parts_in_cluster {
         asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
         return *other;
     }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    // No block ends while others read what it has left. That their threads have got what they read
+    // is known when something was made of it; to say so, nothing has to be visible to others, for
+    // which a block would wait half a microsecond.
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {
+        unsigned bits = 0u;
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);
+        __syncthreads_or(bits != 0u);
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
@@ -1746,7 +1762,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_84abe001(const float 
 // l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
 // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
 // p0: l2.h.0.a.c.scaled, p1: l2.h, p2: l2.h.0.a.t
-static __global__ void CLUSTER(4) k_product_db6991a5(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1772,7 +1788,7 @@ static __global__ void CLUSTER(4) k_product_db6991a5(const float *p0, const floa
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -1945,133 +1961,132 @@ static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float 
 // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
 // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
 // p0: l2.h.2.t, p1: l2.h.2.c.c.scaled, p2: l2.h.1, p3: l2.h.2.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_cb641dc3(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_72f8e31d(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 49u * 16u;
+    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 13u * 64u;
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e % 4u * 4u);
-        const int r0 = (int)(e / 4u);
-        return fetch<float4>(&p0[r0 * 784 + i3]);
+        const int i3 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p0[r0 * 784 + i3], i3 < 784);
     };
     const auto b = [&](unsigned e) {
-        const int i1 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 512 + i1]);
+        const int i1 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i1 * 128 + r0]);
     };
     auto dot = tile.none();
-    tile.multiply<false, false, 2>(0u, 128u, moving<3136, 200704>(a), moving<2048, 32768>(b),
-        next_early, dot);
-    float acc[4][4] = {};
+    tile.multiply<false, true, 2>(0u, 128u, moving<3136, 50176>(a), moving<4, 16384>(b), next_early,
+        dot);
+    float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
+    for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i3 = (int)(m0 + tile.row(i));
         const int i1 = (int)(n0 + tile.column(j));
-        y[i3 * 512 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
+        if (i3 < 784) {
+            y[i3 * 512 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
+        }
     }
 }
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
-// p0: l2.h.2, p1: l3.h.a.c.scaled, p2: l3.h.a.t
-static __global__ void CLUSTER(2) k_product_e4c1f4ea(const float *p0, const float *p1,
-    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+// p0: l3.h.a.c.scaled, p1: l2.h.2, p2: l3.h.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_412145a1(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 2u % 4u * 64u, m0 = id / 8u % 13u * 64u;
+    const unsigned n0 = id % 25u * 32u, m0 = id / 25u % 8u * 32u;
     const auto a = [&](unsigned e) {
-        const int i3 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i3 * 512 + r0], i3 < 784);
-    };
-    const auto b = [&](unsigned e) {
-        const int i1 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 256 + i1]);
-    };
-    auto dot = tile.none();
-    const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<true, false, 2>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<1024,
-        16384>(b), next_early, dot);
-    float acc[8][4] = {};
-    tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
-#pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
-        const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i, thread));
-        const int i1 = (int)(n0 + tile.column(j, thread));
-        if (i3 < 784) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
-            *reinterpret_cast<float4 *>(&y[i3 * 256 + i1]) = make_float4(relu(sum[s] + v0.x),
-                relu(sum[s + 1] + v0.y), relu(sum[s + 2] + v0.z), relu(sum[s + 3] + v0.w));
-        }
-    }
-    shares.end();
-}
-
-// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l3.h.r[0,r0,2*i2+r1-1,2*i3+r2-1] *
-//     l3.h.b.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l3.h.r 0
-// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
-// p0: l3.h.b.c.lines, p1: l3.h.r, p2: l3.h.b.t
-static __global__ void CLUSTER(8) k_product_86fd2cd2(const float *p0, const float *p1,
-    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 8u % 4u * 64u, m0 = id / 32u % 4u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p0[r0 * 256 + i1]);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 8u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 256u % 3u);
-        const int r1 = (int)(k0 / 256u / 3u);
-        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
-        return fetch<float4>(&p1[i2 * 14336 + r1 * 7168 + i3 * 512 + r2 * 256 + r0 - 7424],
-            n < 196u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p1[i3 * 512 + r0], i3 < 784);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 8, from = part * 288u;
-    tile.multiply<false, true, 1>(from, min(from + 288u, 2304u), moving<1024, 16384>(a), b,
-        next_early, dot);
-    float acc[8][4] = {};
+    tile.multiply<false, true, 1>(0u, 512u, moving<1024, 32768>(a), moving<4, 65536>(b), next_early,
+        dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
 #pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i, thread));
-        const int i3 = (int)(n0 + tile.column(j, thread));
-        if (i3 < 196) {
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
-    shares.end();
+}
+
+// by summation splitting (parts)
+// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
+//     l3.h.r 0
+// p0: l3.h.b.c.lines, p1: l3.h.r
+static __global__ void __launch_bounds__(256, 1) k_product_93f9daff(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e / 16u);
+        return fetch<float4>(&p0[r2 * 65536 + i0 * 4096 + r0 * 256 + i2]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
+            n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+    };
+    auto dot = tile.none();
+    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<12544>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
+// l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
+// p0: l3.h.b.c.parts, p1: l3.h.b.t
+static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 50176u) return;
+    const int i3 = (int)(id % 196u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 50176 + i1 * 196 + i3];
+    }
+    y[i1 * 196 + i3] = relu(acc + p1[i1]);
 }
 
 // l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
@@ -2079,33 +2094,33 @@ static __global__ void CLUSTER(8) k_product_86fd2cd2(const float *p0, const floa
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c.scaled, p3: l3.h.t, p4: l3.h.const
-static __global__ void CLUSTER(4) k_product_6f04a41c(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_6acbe089(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 4u * 64u, m0 = id / 16u % 16u * 64u;
+    const unsigned n0 = id / 2u % 4u * 64u, m0 = id / 8u % 16u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p0[r0 * 1024 + i1]);
     };
     const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e / 4u;
+        const unsigned n = n0 + e / 8u;
         const int i3 = (int)(n % 14u);
         const int i2 = (int)(n / 14u);
-        const int r0 = (int)(e % 4u * 4u);
+        const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p1[i2 * 28672 + i3 * 1024 + r0], n < 196u);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 4, from = part * 128u;
-    tile.multiply<false, true, 1>(from, min(from + 128u, 512u), moving<4096, 65536>(a), moving<4,
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<false, true, 1>(from, min(from + 256u, 512u), moving<4096, 65536>(a), moving<4,
         0>(b), next_early, dot);
     {
         // The second product's terms; the tile is free.
         const auto a = [&](unsigned e) {
-            const int i1 = (int)(m0 + e / 4u);
-            const int r0 = (int)(e % 4u * 4u);
+            const int i1 = (int)(m0 + e / 8u);
+            const int r0 = (int)(e % 8u * 4u);
             return fetch<float4>(&p2[i1 * 256 + r0]);
         };
         const auto b = [&](unsigned e) {
@@ -2114,18 +2129,18 @@ static __global__ void CLUSTER(4) k_product_6f04a41c(const float *p0, const floa
             return fetch<float4>(&p3[r0 * 196 + i3], i3 < 196);
         };
         __syncthreads();
-        const unsigned from = part * 64u;
-        tile.multiply<true, false, 0>(from, min(from + 64u, 256u), moving<4, 65536>(a), moving<784,
+        const unsigned from = part * 128u;
+        tile.multiply<true, false, 0>(from, min(from + 128u, 256u), moving<4, 32768>(a), moving<784,
             12544>(b), next_early, dot);
     }
-    float acc[4][4] = {};
+    float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2146,33 +2161,33 @@ static __global__ void CLUSTER(4) k_product_6f04a41c(const float *p0, const floa
 // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
 // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
 // p0: l3.h.0.a.c.scaled, p1: l3.h, p2: l3.h.0.a.t
-static __global__ void CLUSTER(8) k_product_c9fbae61(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_e0e5d629(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 8u % 4u * 64u, m0 = id / 32u % 4u * 64u;
+    const unsigned n0 = id / 4u % 7u * 32u, m0 = id / 28u % 8u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 1024 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 8, from = part * 128u;
-    tile.multiply<true, false, 1>(from, min(from + 128u, 1024u), moving<4, 131072>(a), moving<784,
-        12544>(b), next_early, dot);
-    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 1024u), moving<4, 131072>(a), moving<784,
+        25088>(b), next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2397,51 +2412,65 @@ static __global__ void __launch_bounds__(256, 2) k_product_46bbdf8a(const float 
     }
 }
 
-// l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
-// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
-// p0: l4.h.a.c.scaled, p1: l3.h.4, p2: l4.h.a.t
-static __global__ void CLUSTER(4) k_product_32b3b93a(const float *p0, const float *p1,
-    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+// by summation splitting (parts)
+// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,64*i0+r0,i3,i4] * l4.h.a.c.scaled[i2,64*i0+r0]
+//     where i0 in 0:16, r0 in 0:64
+// p0: l4.h.a.c.scaled, p1: l3.h.4
+static __global__ void __launch_bounds__(256, 2) k_product_8f18f834(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 4u % 4u * 64u, m0 = id / 16u % 8u * 64u;
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 8u * 64u;
+    const int i0 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int i2 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[r0 * 512 + i1]);
+        return fetch<float4>(&p0[i0 * 32768 + r0 * 512 + i2]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p1[i3 * 1024 + r0], i3 < 196);
+        const int i4 = (int)(n0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p1[i4 * 1024 + i0 * 64 + r0], i4 < 196);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 4, from = part * 256u;
-    tile.multiply<false, true, 1>(from, min(from + 256u, 1024u), moving<2048, 32768>(a), moving<4,
-        131072>(b), next_early, dot);
-    float acc[8][4] = {};
+    tile.multiply<false, true, 1>(0u, 64u, moving<2048, 32768>(a), moving<4, 262144>(b), next_early,
+        dot);
+    float acc[4][8] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
 #pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i, thread));
-        const int i3 = (int)(n0 + tile.column(j, thread));
-        if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 100352 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
-    shares.end();
+}
+
+// l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
+// p0: l4.h.a.c.parts, p1: l4.h.a.t
+static __global__ void __launch_bounds__(64) k_reduce_216d3820(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 49u) * 4;
+    const int i1 = (int)(id / 49u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 100352 + i1 * 196 + i3]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // by summation splitting (parts)
@@ -2508,9 +2537,9 @@ static __global__ void __launch_bounds__(64) k_reduce_0e6597b9(const float *p0,
 // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c.scaled, p3: l4.h.t, p4: l4.h.const
-static __global__ void CLUSTER(8) k_product_83f77a1c(const float *p0, const float *p1,
-    const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
-    unsigned *arrived, bool next_early) {
+static __global__ void __launch_bounds__(256, 1) k_product_0b6af2d9(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+    float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id / 8u % 32u * 64u;
@@ -2549,12 +2578,12 @@ static __global__ void CLUSTER(8) k_product_83f77a1c(const float *p0, const floa
     }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
+    const parts_in_memory<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -2570,49 +2599,40 @@ static __global__ void CLUSTER(8) k_product_83f77a1c(const float *p0, const floa
     shares.end();
 }
 
-// l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
-// l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.a.t[i1])
-// p0: l4.h.0.a.c.scaled, p1: l4.h, p2: l4.h.0.a.t
-static __global__ void CLUSTER(8) k_product_b888e9be(const float *p0, const float *p1,
-    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+// by summation splitting (parts)
+// l4.h.0.a.c.parts[i0,0,i2,i3,i4] = sum(r0) l4.h[0,64*i0+r0,i3,i4] *
+//     l4.h.0.a.c.scaled[i2,64*i0+r0] where i0 in 0:32, r0 in 0:64
+// p0: l4.h.0.a.c.scaled, p1: l4.h
+static __global__ void __launch_bounds__(256, 1) k_product_49a92dfc(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 8u % 2u * 32u, m0 = id / 16u % 16u * 32u;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 32u);
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 2048 + r0]);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 2048 + i0 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 32u);
-        const int r0 = (int)(e / 32u);
-        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(&p1[i0 * 3136 + r0 * 49 + i4], i4 < 49);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 8, from = part * 256u;
-    tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
-        1568>(b), next_early, dot);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 524288>(a), moving<196, 784>(b), next_early,
+        dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
 #pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 1) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
+    for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i, thread));
-        const int i3 = (int)(n0 + tile.column(j, thread));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p2[i1]);
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
         }
     }
-    shares.end();
 }
 
 // by summation splitting (parts)
@@ -2662,34 +2682,34 @@ static __global__ void __launch_bounds__(256, 1) k_product_1c6f71a7(const float 
 // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
 // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
 // p0: l4.h.0.c.c.scaled, p1: l4.h.0.t, p2: l4.h, p3: l4.h.0.c.t
-static __global__ void CLUSTER(4) k_product_da130c5a(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_e5cf8632(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
+    const unsigned n0 = id / 2u % 2u * 32u, m0 = id / 4u % 64u * 32u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 64u);
-        const int r0 = (int)(e / 64u);
+        const int i3 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
         return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 4, from = part * 128u;
-    tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<196,
-        784>(b), next_early, dot);
-    float acc[8][4] = {};
+    const unsigned part = blockIdx.x % 2, from = part * 256u;
+    tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<196,
+        1568>(b), next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -3220,18 +3240,6 @@ static __global__ void __launch_bounds__(64) k_map_fd9fe3c3(const float *__restr
     const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
     *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
-}
-
-// l2.h.2.c.c.scaled[i0,i1] = l2.h.2.c.s[i0] * l2.h.2.c.k[i0,i1,0,0]
-// p0: l2.h.2.c.k, p1: l2.h.2.c.s
-static __global__ void __launch_bounds__(128) k_map_1aea49f2(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 65536u) return;
-    const int i0 = (int)(id % 512u);
-    const int i1 = (int)(id / 512u);
-    y[i1 * 512 + i0] = p0[i0 * 128 + i1] * p1[i0];
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
@@ -3797,8 +3805,7 @@ static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stre
         v_l2_h_2_b_mean, v_l2_h_2_b_s, v_l2_h_2_b_t));
     CALL(launch(m, ALONE, k_map_6134634e, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
         v_l2_h_2_c_scale, v_l2_h_2_c_s));
-    // l2.h.2.c.c.scaled stored as [i1,i0]
-    CALL(launch(m, ALONE, k_map_1aea49f2, "l2.h.2.c.c.scaled", 512, 128, stream, v_l2_h_2_c_k,
+    CALL(launch(m, ALONE, k_map_7c0c6799, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
     CALL(launch(m, ALONE, k_map_fd9fe3c3, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
         v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
@@ -4057,7 +4064,7 @@ static int check_device(resnet50 *m) {
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2048ull, 0, 2048ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -4433,7 +4440,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_t));
     CALL(launch(m, ALONE, k_product_84abe001, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
         v_l2_h_c_c_scaled, v_l2_h_t, v_l2_h_const, v_l2_h));
-    CALL(launch(m, FIRST, k_product_db6991a5, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
         v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
@@ -4443,7 +4450,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_0_b_t, v_l2_h_0_t));
     CALL(launch(m, ALONE, k_product_0803fa29, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
         v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
-    CALL(launch(m, FIRST, k_product_db6991a5, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
         v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
@@ -4460,7 +4467,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     (void)out;
     CALL(launch(m, ALONE, k_product_0803fa29, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
         v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
-    CALL(launch(m, FIRST, k_product_db6991a5, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
         v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
@@ -4469,17 +4476,18 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // l2.h.2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_cb641dc3, "l2.h.2", 392, 256, stream, v_l2_h_2_t,
+    CALL(launch(m, ALONE, k_product_72f8e31d, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
         v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
-    // l3.h.r stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_e4c1f4ea, "l3.h.r", 104, 256, stream, v_l2_h_2,
-        v_l3_h_a_c_scaled, v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 78));
-    CALL(launch(m, ALONE, k_product_86fd2cd2, "l3.h.t", 128, 256, stream, v_l3_h_b_c_lines,
-        v_l3_h_r, v_l3_h_b_t, v_l3_h_t, (float4 *)v_workspace, v_arrived + 130));
-    CALL(launch(m, ALONE, k_product_6f04a41c, "l3.h", 256, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
-        v_l3_h_c_c_scaled, v_l3_h_t, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 146));
-    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.0.r", 128, 256, stream, v_l3_h_0_a_c_scaled,
-        v_l3_h, v_l3_h_0_a_t, v_l3_h_0_r, (float4 *)v_workspace, v_arrived + 210));
+    CALL(launch(m, ALONE, k_product_412145a1, "l3.h.r", 200, 256, stream, v_l3_h_a_c_scaled,
+        v_l2_h_2, v_l3_h_a_t, v_l3_h_r));
+    CALL(launch(m, FIRST, k_product_93f9daff, "l3.h.b.c.parts", 256, 256, stream, v_l3_h_b_c_lines,
+        v_l3_h_r, v_l3_h_b_c_parts));
+    CALL(launch(m, LAST, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+        v_l3_h_b_t, v_l3_h_t));
+    CALL(launch(m, ALONE, k_product_6acbe089, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+        v_l3_h_c_c_scaled, v_l3_h_t, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 78));
+    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.0.r", 224, 256, stream, v_l3_h_0_a_c_scaled,
+        v_l3_h, v_l3_h_0_a_t, v_l3_h_0_r, (float4 *)v_workspace, v_arrived + 142));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
     CALL(launch(m, FIRST, k_product_5033e588, "l3.h.0.b.c.product", 256, 256, stream,
@@ -4488,8 +4496,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_0_b_t, v_l3_h_0_t));
     CALL(launch(m, ALONE, k_product_291e4103, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
-    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.1.r", 128, 256, stream, v_l3_h_1_a_c_scaled,
-        v_l3_h_0, v_l3_h_1_a_t, v_l3_h_1_r, (float4 *)v_workspace, v_arrived + 226));
+    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.1.r", 224, 256, stream, v_l3_h_1_a_c_scaled,
+        v_l3_h_0, v_l3_h_1_a_t, v_l3_h_1_r, (float4 *)v_workspace, v_arrived + 198));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
     CALL(launch(m, FIRST, k_product_5033e588, "l3.h.1.b.c.product", 256, 256, stream,
@@ -4498,8 +4506,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_1_b_t, v_l3_h_1_t));
     CALL(launch(m, ALONE, k_product_291e4103, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
-    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.2.r", 128, 256, stream, v_l3_h_2_a_c_scaled,
-        v_l3_h_1, v_l3_h_2_a_t, v_l3_h_2_r, (float4 *)v_workspace, v_arrived + 242));
+    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.2.r", 224, 256, stream, v_l3_h_2_a_c_scaled,
+        v_l3_h_1, v_l3_h_2_a_t, v_l3_h_2_r, (float4 *)v_workspace, v_arrived + 254));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
     CALL(launch(m, FIRST, k_product_5033e588, "l3.h.2.b.c.product", 256, 256, stream,
@@ -4508,8 +4516,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_2_b_t, v_l3_h_2_t));
     CALL(launch(m, ALONE, k_product_291e4103, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
-    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.3.r", 128, 256, stream, v_l3_h_3_a_c_scaled,
-        v_l3_h_2, v_l3_h_3_a_t, v_l3_h_3_r, (float4 *)v_workspace, v_arrived + 258));
+    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.3.r", 224, 256, stream, v_l3_h_3_a_c_scaled,
+        v_l3_h_2, v_l3_h_3_a_t, v_l3_h_3_r, (float4 *)v_workspace, v_arrived + 310));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
     CALL(launch(m, FIRST, k_product_5033e588, "l3.h.3.b.c.product", 256, 256, stream,
@@ -4518,8 +4526,8 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_3_b_t, v_l3_h_3_t));
     CALL(launch(m, ALONE, k_product_291e4103, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
-    CALL(launch(m, FIRST, k_product_c9fbae61, "l3.h.4.r", 128, 256, stream, v_l3_h_4_a_c_scaled,
-        v_l3_h_3, v_l3_h_4_a_t, v_l3_h_4_r, (float4 *)v_workspace, v_arrived + 274));
+    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.4.r", 224, 256, stream, v_l3_h_4_a_c_scaled,
+        v_l3_h_3, v_l3_h_4_a_t, v_l3_h_4_r, (float4 *)v_workspace, v_arrived + 366));
     return 0;
 }
 
@@ -4535,30 +4543,36 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // l3.h.4 stored as [i0,i2,i3,i1]
     CALL(launch(m, ALONE, k_product_46bbdf8a, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
         v_l3_h_4_c_c_scaled, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    CALL(launch(m, ALONE, k_product_32b3b93a, "l4.h.r", 128, 256, stream, v_l4_h_a_c_scaled,
-        v_l3_h_4, v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 290));
+    CALL(launch(m, FIRST, k_product_8f18f834, "l4.h.a.c.parts", 256, 256, stream, v_l4_h_a_c_scaled,
+        v_l3_h_4, v_l4_h_a_c_parts));
+    CALL(launch(m, LAST, k_reduce_216d3820, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_a_t,
+        v_l4_h_r));
     CALL(launch(m, FIRST, k_product_e5fd2409, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
         v_l4_h_t));
-    CALL(launch(m, ALONE, k_product_83f77a1c, "l4.h", 256, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
-        v_l4_h_c_c_scaled, v_l4_h_t, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 322));
-    CALL(launch(m, ALONE, k_product_b888e9be, "l4.h.0.r", 256, 256, stream, v_l4_h_0_a_c_scaled,
-        v_l4_h, v_l4_h_0_a_t, v_l4_h_0_r, (float4 *)v_workspace, v_arrived + 354));
+    CALL(launch(m, ALONE, k_product_0b6af2d9, "l4.h", 256, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+        v_l4_h_c_c_scaled, v_l4_h_t, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 422));
+    CALL(launch(m, FIRST, k_product_49a92dfc, "l4.h.0.a.c.parts", 256, 256, stream,
+        v_l4_h_0_a_c_scaled, v_l4_h, v_l4_h_0_a_c_parts));
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.r", 392, 64, stream, v_l4_h_0_a_c_parts,
+        v_l4_h_0_a_t, v_l4_h_0_r));
     CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.h.0.b.c.parts", 256, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    CALL(launch(m, ALONE, k_product_da130c5a, "l4.h.0", 128, 256, stream, v_l4_h_0_c_c_scaled,
-        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 386));
-    CALL(launch(m, ALONE, k_product_b888e9be, "l4.h.1.r", 256, 256, stream, v_l4_h_1_a_c_scaled,
-        v_l4_h_0, v_l4_h_1_a_t, v_l4_h_1_r, (float4 *)v_workspace, v_arrived + 418));
+    CALL(launch(m, ALONE, k_product_e5cf8632, "l4.h.0", 256, 256, stream, v_l4_h_0_c_c_scaled,
+        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 454));
+    CALL(launch(m, FIRST, k_product_49a92dfc, "l4.h.1.a.c.parts", 256, 256, stream,
+        v_l4_h_1_a_c_scaled, v_l4_h_0, v_l4_h_1_a_c_parts));
+    CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.r", 392, 64, stream, v_l4_h_1_a_c_parts,
+        v_l4_h_1_a_t, v_l4_h_1_r));
     CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.h.1.b.c.parts", 256, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    CALL(launch(m, FIRST, k_product_da130c5a, "l4.h.1", 128, 256, stream, v_l4_h_1_c_c_scaled,
-        v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1, (float4 *)v_workspace, v_arrived + 450));
+    CALL(launch(m, FIRST, k_product_e5cf8632, "l4.h.1", 256, 256, stream, v_l4_h_1_c_c_scaled,
+        v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1, (float4 *)v_workspace, v_arrived + 582));
     CALL(launch(m, MIDDLE, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, LAST, k_reduce_b24be565, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
@@ -4955,6 +4969,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117919232ull, 235912192ull, 0x2cd14148af618012ull};
+    117920256ull, 235913216ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

@@ -8,16 +8,16 @@
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
 // memory    arena 86 MB (workspace 0 B of it), constants 1176 kB, peak in create 87 MB
-// plan      7 steps, 117.6 us estimated; 182.8 us without derivation
+// plan      7 steps, 121.4 us estimated; 185.2 us without derivation
 // libraries none
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    17.1 us est. r1                       k_product_9c056b13
+//    17.3 us est. r1                       k_product_9c056b13
 //    11.7 us est. c2.sum.data              k_basis_663a6f13
-//    49.1 us est. c2.sum.product           k_product_7ec9581a
+//    52.3 us est. c2.sum.product           k_product_fe353dba
 //    23.1 us est. c2.sum.part              k_basis_f7dd27e9
 //     8.9 us est. r2                       k_reduce_0950bfa3
-//     5.2 us est. y.sum.part               k_product_b4b5d080
-//     2.4 us est. y                        k_reduce_6117d201
+//     5.3 us est. y.sum.part               k_reduce_de81fb4f
+//     2.8 us est. y                        k_reduce_08c8f2e8
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -100,19 +100,18 @@ const srcnn_info *srcnn_describe(void);
 #define v_b1 CONST(20736)
 #define v_k2 INIT(0)
 #define v_b2 CONST(20992)
-#define v_k3 INIT(204800)
-#define v_b3 CONST(21248)
+#define v_k3 CONST(21248)
+#define v_b3 CONST(24576)
 #define v_r1 ARENA(0)
 #define v_c2_sum_data ARENA(59885568)
-#define v_c2_sum_blocks INIT(208128)
-#define v_c2_sum_filter CONST(21504)
+#define v_c2_sum_blocks INIT(204800)
+#define v_c2_sum_filter CONST(24832)
 #define v_c2_sum_product ARENA(0)
 #define v_c2_sum_part ARENA(59885568)
 #define v_r2 ARENA(0)
-#define v_y_sum_part_filter CONST(1201152)
 #define v_y_sum_part ARENA(6422528)
 #define CONST_BYTES 1204480ull
-#define INIT_BYTES 503040ull
+#define INIT_BYTES 499712ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -609,12 +608,12 @@ static __global__ void __launch_bounds__(256) k_basis_663a6f13(const float *p0,
 // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
 //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
 // p0: c2.sum.filter, p1: c2.sum.data
-static __global__ void __launch_bounds__(256, 1) k_product_7ec9581a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fe353dba(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 1> tile;
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 26u * 128u, m0 = id / 26u % 2u * 64u;
-    const int i1 = (int)(id / 52u % 36u);
+    const unsigned n0 = id % 26u * 128u, m0 = 0u;
+    const int i1 = (int)(id / 26u % 36u);
     const auto a = [&](unsigned e) {
         const int i4 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
@@ -628,10 +627,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_7ec9581a(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12996, 25992>(b), next_early,
         dot);
-    float acc[4][8] = {};
+    float acc[8][8] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 1) {
+    for (int e = 0; e < 8 * 8; e += 1) {
         const int i = e / 8, j = e % 8;
         const int i4 = (int)(m0 + tile.row(i));
         const int i6 = (int)(n0 + tile.column(j));
@@ -730,66 +729,69 @@ static __global__ void __launch_bounds__(256) k_reduce_0950bfa3(const float *p0,
         relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
-// by summation splitting (r0 inside), variable substitution
-// y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
-// p0: y.sum.part.filter, p1: r2
-static __global__ void __launch_bounds__(256, 2) k_product_b4b5d080(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 784u * 64u, m0 = 0u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 32 + r0], i1 < 25);
-    };
-    const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 50176 + i3]);
-    };
-    auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<200704, 3211264>(b),
-        next_early, dot);
-    float acc[4][4] = {};
-    tile.finish(dot, acc);
+// by summation splitting (r1,r2 inside), variable substitution
+// y.sum.part[i0,i1,i2] = sum(r0,r1) r2[0,i0,i1+r0-2,i2+r1-2] * k3[0,i0,r0,r1] where i1 in 0:224,
+//     i2 in 0:224, pad r2 0
+// p0: r2, p1: k3
+static __global__ void __launch_bounds__(256) k_reduce_de81fb4f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 100352u) return;
+    const int i2 = (int)(id % 56u) * 4;
+    const int strip = (int)(id / 56u % 56u);
+    const int i0 = (int)(id / 3136u);
+    float x[8][12];
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i1 < 25) {
-            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
-                acc[i][j + 2], acc[i][j + 3]);
+    for (int j = 0; j < 8; j++) {
+        const int t0 = strip * 4 + j - 2;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i2 + k - 4;
+            const float4 v = (unsigned)t0 < 224u && (unsigned)t1 < 224u
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 50176 + t0 * 224 + t1])
+                : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
         }
+    }
+#pragma unroll
+    for (int o = 0; o < 4; o++) {
+        const int i1 = strip * 4 + o;
+        float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+        for (int r0 = 0; r0 < 5; r0++) {
+#pragma unroll
+            for (int r1 = 0; r1 < 5; r1++) {
+                const float v0 = p1[i0 * 25 + r0 * 5 + r1];
+                acc0 += x[o + r0][r1 + 2] * v0;
+                acc1 += x[o + r0][r1 + 3] * v0;
+                acc2 += x[o + r0][r1 + 4] * v0;
+                acc3 += x[o + r0][r1 + 5] * v0;
+            }
+        }
+        reinterpret_cast<float4 *>(y)[i0 * 12544 + i1 * 56 + i2 / 4] = make_float4(acc0, acc1, acc2,
+            acc3);
     }
 }
 
 // by summation splitting
-// y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224,
-//     pad y.sum.part 0
+// y.sum[0,0,i2,i3] = sum(r0) y.sum.part[r0,i2,i3]
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b3[0]
 // p0: y.sum.part, p1: b3
-static __global__ void __launch_bounds__(128) k_reduce_6117d201(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_08c8f2e8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous(next_early);
     if (id >= 50176u) return;
-    const int i3 = (int)(id % 224u);
-    const int i2 = (int)(id / 224u);
+    const int i3 = (int)id;
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[r0 * 250880
-                + r1 * 50176 + t0 * 224 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 32; r0++) {
+        acc += p0[r0 * 50176 + i3];
     }
-    y[i2 * 224 + i3] = acc + p1[0];
+    y[i3] = acc + p1[0];
 }
 
 // Those that only create launches.
@@ -862,25 +864,6 @@ static __global__ void __launch_bounds__(64) k_basis_bcdaacc9(const float *__res
             y[o0 * 49152 + o1 * 8192 + i2 * 4096 + i3 * 2048 + i4 * 64 + i5] = d[o0][o1];
         }
     }
-}
-
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
-    float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -967,9 +950,6 @@ static int prepare_weights(srcnn *m, cudaStream_t stream) {
         v_c2_sum_blocks));
     CALL(launch(m, ALONE, k_basis_bcdaacc9, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
         v_c2_sum_filter));
-    // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_6b411249, "y.sum.part.filter", 4, 256, stream, relay{2, 0, {32,
-        25}, {25, 1}, {1, 32}}, v_k3, v_y_sum_part_filter));
     return 0;
 }
 
@@ -1087,14 +1067,14 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_product_9c056b13, "r1", 262, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, MIDDLE, k_basis_663a6f13, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
-    CALL(launch(m, MIDDLE, k_product_7ec9581a, "c2.sum.product", 1872, 256, stream, v_c2_sum_filter,
+    CALL(launch(m, MIDDLE, k_product_fe353dba, "c2.sum.product", 936, 256, stream, v_c2_sum_filter,
         v_c2_sum_data, v_c2_sum_product));
     CALL(launch(m, MIDDLE, k_basis_f7dd27e9, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_0950bfa3, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
-    CALL(launch(m, MIDDLE, k_product_b4b5d080, "y.sum.part", 784, 256, stream, v_y_sum_part_filter,
-        v_r2, v_y_sum_part));
-    CALL(launch(m, LAST, k_reduce_6117d201, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
+    CALL(launch(m, MIDDLE, k_reduce_de81fb4f, "y.sum.part", 392, 256, stream, v_r2, v_k3,
+        v_y_sum_part));
+    CALL(launch(m, LAST, k_reduce_08c8f2e8, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
     return 0;
 }
 
@@ -1221,6 +1201,6 @@ static const srcnn_tensor info_weights[] = {
 static const srcnn_info info = {
     "srcnn", 1, 1, 6, info_inputs, info_outputs, info_weights,
     SRCNN_ARENA_BYTES, SRCNN_WEIGHT_BYTES,
-    1204480ull, 91535872ull, 0x0f4ba455d1b33b4eull};
+    1204480ull, 91532544ull, 0x0f4ba455d1b33b4eull};
 
 const srcnn_info *srcnn_describe(void) { return &info; }

@@ -7,69 +7,81 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 9999 kB (workspace 2016 kB of it), constants 331 MB, peak in create 532 MB
-// plan      65 steps, 1286.3 us estimated; 1434.7 us without derivation
+// memory    arena 5886 kB (workspace 2016 kB of it), constants 330 MB, peak in create 446 MB
+// plan      77 steps, 1326.4 us estimated; 1452.0 us without derivation
 // libraries none
-// by        summation splitting 1, norm taken into the product 23, online softmax 12, what nothing
+// by        summation splitting 1, online softmax 12, norm taken into the product 11, what nothing
 //     reads left out 5
-//     8.6 us est. patches.sum.part         k_product_a21b53c6
-//     4.5 us est. h                        k_stitch_24f0828b
-//    24.5 us est. a.0.t.split              k_product_ad5ff89d
-//     9.0 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.0                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.0                      k_product_ec57505e
-//    32.8 us est. h.0                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.1.t.split              k_product_ad5ff89d
-//     9.0 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.1                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.1                      k_product_ec57505e
-//    32.8 us est. h.1                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.2.t.split              k_product_ad5ff89d
-//     9.0 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.2                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.2                      k_product_ec57505e
-//    32.8 us est. h.2                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.3.t.split              k_product_ad5ff89d
-//     9.0 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.3                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.3                      k_product_ec57505e
-//    32.8 us est. h.3                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.4.t.split              k_product_ad5ff89d
-//     9.0 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.4                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.4                      k_product_ec57505e
-//    32.8 us est. h.4                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.5.t.split              k_product_ad5ff89d
-//     9.0 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.5                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.5                      k_product_ec57505e
-//    32.8 us est. h.5                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.6.t.split              k_product_ad5ff89d
-//     9.0 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.6                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.6                      k_product_ec57505e
-//    32.8 us est. h.6                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.7.t.split              k_product_ad5ff89d
-//     9.0 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.7                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.7                      k_product_ec57505e
-//    32.8 us est. h.7                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.8.t.split              k_product_ad5ff89d
-//     9.0 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.8                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.8                      k_product_ec57505e
-//    32.8 us est. h.8                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.9.t.split              k_product_ad5ff89d
-//     9.0 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.9                      k_product_64ad423a, in 3 parts
-//    34.6 us est. g.9                      k_product_ec57505e
-//    32.8 us est. h.9                      k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.10.t.split             k_product_ad5ff89d
-//     9.0 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.0 us est. r.10                     k_product_64ad423a, in 3 parts
-//    34.6 us est. g.10                     k_product_ec57505e
-//    32.8 us est. h.10                     k_product_ccb9c258, in 3 parts
-//    24.5 us est. a.11.t.split             k_product_ad5ff89d
+//     9.6 us est. patches.sum.parts        k_product_38365257
+//     3.3 us est. h                        k_stitch_3c51d5c5
+//     2.0 us est. n.0                      k_row_0d02becc
+//    24.0 us est. a.0.t.split              k_product_c98a2619
+//     9.1 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.0                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.0                      k_product_ec57505e
+//    33.1 us est. h.0                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.1                      k_row_0d02becc
+//    24.0 us est. a.1.t.split              k_product_c98a2619
+//     9.1 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.1                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.1                      k_product_ec57505e
+//    33.1 us est. h.1                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.2                      k_row_0d02becc
+//    24.0 us est. a.2.t.split              k_product_c98a2619
+//     9.1 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.2                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.2                      k_product_ec57505e
+//    33.1 us est. h.2                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.3                      k_row_0d02becc
+//    24.0 us est. a.3.t.split              k_product_c98a2619
+//     9.1 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.3                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.3                      k_product_ec57505e
+//    33.1 us est. h.3                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.4                      k_row_0d02becc
+//    24.0 us est. a.4.t.split              k_product_c98a2619
+//     9.1 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.4                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.4                      k_product_ec57505e
+//    33.1 us est. h.4                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.5                      k_row_0d02becc
+//    24.0 us est. a.5.t.split              k_product_c98a2619
+//     9.1 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.5                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.5                      k_product_ec57505e
+//    33.1 us est. h.5                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.6                      k_row_0d02becc
+//    24.0 us est. a.6.t.split              k_product_c98a2619
+//     9.1 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.6                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.6                      k_product_ec57505e
+//    33.1 us est. h.6                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.7                      k_row_0d02becc
+//    24.0 us est. a.7.t.split              k_product_c98a2619
+//     9.1 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.7                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.7                      k_product_ec57505e
+//    33.1 us est. h.7                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.8                      k_row_0d02becc
+//    24.0 us est. a.8.t.split              k_product_c98a2619
+//     9.1 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.8                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.8                      k_product_ec57505e
+//    33.1 us est. h.8                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.9                      k_row_0d02becc
+//    24.0 us est. a.9.t.split              k_product_c98a2619
+//     9.1 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.9                      k_product_377b652c, in 3 parts
+//    35.9 us est. g.9                      k_product_ec57505e
+//    33.1 us est. h.9                      k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.10                     k_row_0d02becc
+//    24.0 us est. a.10.t.split             k_product_c98a2619
+//     9.1 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
+//    11.3 us est. r.10                     k_product_377b652c, in 3 parts
+//    35.9 us est. g.10                     k_product_ec57505e
+//    33.1 us est. h.10                     k_product_6e7c9e56, in 3 parts
+//     2.0 us est. n.11                     k_row_0d02becc
+//    24.0 us est. a.11.t.split             k_product_c98a2619
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
 //     2.0 us est. m.11.needed              k_row_0a21ba44
@@ -86,7 +98,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 10238976ull
+#define VIT_B_ARENA_BYTES 6027264ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -161,152 +173,152 @@ const vit_b_info *vit_b_describe(void);
 #define v_place CONST(2365440)
 #define v_fc CONST(2970624)
 #define v_bias CONST(6042624)
-#define v_n_0_scale INIT(0)
-#define v_n_0_bias INIT(3072)
-#define v_a_0_qkv_w INIT(6144)
-#define v_a_0_qkv_b CONST(6046720)
-#define v_a_0_w CONST(6055936)
-#define v_a_0_b CONST(8415232)
-#define v_m_0_scale INIT(7084032)
-#define v_m_0_bias INIT(7087104)
-#define v_f_0_w INIT(7090176)
-#define v_f_0_b CONST(8418304)
-#define v_b_0_w CONST(8430592)
-#define v_b_0_b CONST(17867776)
-#define v_n_1_scale INIT(16527360)
-#define v_n_1_bias INIT(16530432)
-#define v_a_1_qkv_w INIT(16533504)
-#define v_a_1_qkv_b CONST(17870848)
-#define v_a_1_w CONST(17880064)
-#define v_a_1_b CONST(20239360)
-#define v_m_1_scale INIT(23611392)
-#define v_m_1_bias INIT(23614464)
-#define v_f_1_w INIT(23617536)
-#define v_f_1_b CONST(20242432)
-#define v_b_1_w CONST(20254720)
-#define v_b_1_b CONST(29691904)
-#define v_n_2_scale INIT(33054720)
-#define v_n_2_bias INIT(33057792)
-#define v_a_2_qkv_w INIT(33060864)
-#define v_a_2_qkv_b CONST(29694976)
-#define v_a_2_w CONST(29704192)
-#define v_a_2_b CONST(32063488)
-#define v_m_2_scale INIT(40138752)
-#define v_m_2_bias INIT(40141824)
-#define v_f_2_w INIT(40144896)
-#define v_f_2_b CONST(32066560)
-#define v_b_2_w CONST(32078848)
-#define v_b_2_b CONST(41516032)
-#define v_n_3_scale INIT(49582080)
-#define v_n_3_bias INIT(49585152)
-#define v_a_3_qkv_w INIT(49588224)
-#define v_a_3_qkv_b CONST(41519104)
-#define v_a_3_w CONST(41528320)
-#define v_a_3_b CONST(43887616)
-#define v_m_3_scale INIT(56666112)
-#define v_m_3_bias INIT(56669184)
-#define v_f_3_w INIT(56672256)
-#define v_f_3_b CONST(43890688)
-#define v_b_3_w CONST(43902976)
-#define v_b_3_b CONST(53340160)
-#define v_n_4_scale INIT(66109440)
-#define v_n_4_bias INIT(66112512)
-#define v_a_4_qkv_w INIT(66115584)
-#define v_a_4_qkv_b CONST(53343232)
-#define v_a_4_w CONST(53352448)
-#define v_a_4_b CONST(55711744)
-#define v_m_4_scale INIT(73193472)
-#define v_m_4_bias INIT(73196544)
-#define v_f_4_w INIT(73199616)
-#define v_f_4_b CONST(55714816)
-#define v_b_4_w CONST(55727104)
-#define v_b_4_b CONST(65164288)
-#define v_n_5_scale INIT(82636800)
-#define v_n_5_bias INIT(82639872)
-#define v_a_5_qkv_w INIT(82642944)
-#define v_a_5_qkv_b CONST(65167360)
-#define v_a_5_w CONST(65176576)
-#define v_a_5_b CONST(67535872)
-#define v_m_5_scale INIT(89720832)
-#define v_m_5_bias INIT(89723904)
-#define v_f_5_w INIT(89726976)
-#define v_f_5_b CONST(67538944)
-#define v_b_5_w CONST(67551232)
-#define v_b_5_b CONST(76988416)
-#define v_n_6_scale INIT(99164160)
-#define v_n_6_bias INIT(99167232)
-#define v_a_6_qkv_w INIT(99170304)
-#define v_a_6_qkv_b CONST(76991488)
-#define v_a_6_w CONST(77000704)
-#define v_a_6_b CONST(79360000)
-#define v_m_6_scale INIT(106248192)
-#define v_m_6_bias INIT(106251264)
-#define v_f_6_w INIT(106254336)
-#define v_f_6_b CONST(79363072)
-#define v_b_6_w CONST(79375360)
-#define v_b_6_b CONST(88812544)
-#define v_n_7_scale INIT(115691520)
-#define v_n_7_bias INIT(115694592)
-#define v_a_7_qkv_w INIT(115697664)
-#define v_a_7_qkv_b CONST(88815616)
-#define v_a_7_w CONST(88824832)
-#define v_a_7_b CONST(91184128)
-#define v_m_7_scale INIT(122775552)
-#define v_m_7_bias INIT(122778624)
-#define v_f_7_w INIT(122781696)
-#define v_f_7_b CONST(91187200)
-#define v_b_7_w CONST(91199488)
-#define v_b_7_b CONST(100636672)
-#define v_n_8_scale INIT(132218880)
-#define v_n_8_bias INIT(132221952)
-#define v_a_8_qkv_w INIT(132225024)
-#define v_a_8_qkv_b CONST(100639744)
-#define v_a_8_w CONST(100648960)
-#define v_a_8_b CONST(103008256)
-#define v_m_8_scale INIT(139302912)
-#define v_m_8_bias INIT(139305984)
-#define v_f_8_w INIT(139309056)
-#define v_f_8_b CONST(103011328)
-#define v_b_8_w CONST(103023616)
-#define v_b_8_b CONST(112460800)
-#define v_n_9_scale INIT(148746240)
-#define v_n_9_bias INIT(148749312)
-#define v_a_9_qkv_w INIT(148752384)
-#define v_a_9_qkv_b CONST(112463872)
-#define v_a_9_w CONST(112473088)
-#define v_a_9_b CONST(114832384)
-#define v_m_9_scale INIT(155830272)
-#define v_m_9_bias INIT(155833344)
-#define v_f_9_w INIT(155836416)
-#define v_f_9_b CONST(114835456)
-#define v_b_9_w CONST(114847744)
-#define v_b_9_b CONST(124284928)
-#define v_n_10_scale INIT(165273600)
-#define v_n_10_bias INIT(165276672)
-#define v_a_10_qkv_w INIT(165279744)
-#define v_a_10_qkv_b CONST(124288000)
-#define v_a_10_w CONST(124297216)
-#define v_a_10_b CONST(126656512)
-#define v_m_10_scale INIT(172357632)
-#define v_m_10_bias INIT(172360704)
-#define v_f_10_w INIT(172363776)
-#define v_f_10_b CONST(126659584)
-#define v_b_10_w CONST(126671872)
-#define v_b_10_b CONST(136109056)
-#define v_n_11_scale INIT(181800960)
-#define v_n_11_bias INIT(181804032)
-#define v_a_11_qkv_w INIT(181807104)
-#define v_a_11_qkv_b CONST(136112128)
-#define v_a_11_w INIT(188884992)
-#define v_a_11_b CONST(136121344)
-#define v_m_11_scale CONST(136124416)
-#define v_m_11_bias CONST(136127488)
-#define v_f_11_w CONST(136130560)
-#define v_f_11_b CONST(145567744)
-#define v_b_11_w INIT(191244288)
-#define v_b_11_b CONST(145580032)
-#define v_n_scale CONST(145583104)
-#define v_n_bias CONST(145586176)
+#define v_n_0_scale CONST(6046720)
+#define v_n_0_bias CONST(6049792)
+#define v_a_0_qkv_w CONST(6052864)
+#define v_a_0_qkv_b CONST(13130752)
+#define v_a_0_w CONST(13139968)
+#define v_a_0_b CONST(15499264)
+#define v_m_0_scale INIT(0)
+#define v_m_0_bias INIT(3072)
+#define v_f_0_w INIT(6144)
+#define v_f_0_b CONST(15502336)
+#define v_b_0_w CONST(15514624)
+#define v_b_0_b CONST(24951808)
+#define v_n_1_scale CONST(24954880)
+#define v_n_1_bias CONST(24957952)
+#define v_a_1_qkv_w CONST(24961024)
+#define v_a_1_qkv_b CONST(32038912)
+#define v_a_1_w CONST(32048128)
+#define v_a_1_b CONST(34407424)
+#define v_m_1_scale INIT(9443328)
+#define v_m_1_bias INIT(9446400)
+#define v_f_1_w INIT(9449472)
+#define v_f_1_b CONST(34410496)
+#define v_b_1_w CONST(34422784)
+#define v_b_1_b CONST(43859968)
+#define v_n_2_scale CONST(43863040)
+#define v_n_2_bias CONST(43866112)
+#define v_a_2_qkv_w CONST(43869184)
+#define v_a_2_qkv_b CONST(50947072)
+#define v_a_2_w CONST(50956288)
+#define v_a_2_b CONST(53315584)
+#define v_m_2_scale INIT(18886656)
+#define v_m_2_bias INIT(18889728)
+#define v_f_2_w INIT(18892800)
+#define v_f_2_b CONST(53318656)
+#define v_b_2_w CONST(53330944)
+#define v_b_2_b CONST(62768128)
+#define v_n_3_scale CONST(62771200)
+#define v_n_3_bias CONST(62774272)
+#define v_a_3_qkv_w CONST(62777344)
+#define v_a_3_qkv_b CONST(69855232)
+#define v_a_3_w CONST(69864448)
+#define v_a_3_b CONST(72223744)
+#define v_m_3_scale INIT(28329984)
+#define v_m_3_bias INIT(28333056)
+#define v_f_3_w INIT(28336128)
+#define v_f_3_b CONST(72226816)
+#define v_b_3_w CONST(72239104)
+#define v_b_3_b CONST(81676288)
+#define v_n_4_scale CONST(81679360)
+#define v_n_4_bias CONST(81682432)
+#define v_a_4_qkv_w CONST(81685504)
+#define v_a_4_qkv_b CONST(88763392)
+#define v_a_4_w CONST(88772608)
+#define v_a_4_b CONST(91131904)
+#define v_m_4_scale INIT(37773312)
+#define v_m_4_bias INIT(37776384)
+#define v_f_4_w INIT(37779456)
+#define v_f_4_b CONST(91134976)
+#define v_b_4_w CONST(91147264)
+#define v_b_4_b CONST(100584448)
+#define v_n_5_scale CONST(100587520)
+#define v_n_5_bias CONST(100590592)
+#define v_a_5_qkv_w CONST(100593664)
+#define v_a_5_qkv_b CONST(107671552)
+#define v_a_5_w CONST(107680768)
+#define v_a_5_b CONST(110040064)
+#define v_m_5_scale INIT(47216640)
+#define v_m_5_bias INIT(47219712)
+#define v_f_5_w INIT(47222784)
+#define v_f_5_b CONST(110043136)
+#define v_b_5_w CONST(110055424)
+#define v_b_5_b CONST(119492608)
+#define v_n_6_scale CONST(119495680)
+#define v_n_6_bias CONST(119498752)
+#define v_a_6_qkv_w CONST(119501824)
+#define v_a_6_qkv_b CONST(126579712)
+#define v_a_6_w CONST(126588928)
+#define v_a_6_b CONST(128948224)
+#define v_m_6_scale INIT(56659968)
+#define v_m_6_bias INIT(56663040)
+#define v_f_6_w INIT(56666112)
+#define v_f_6_b CONST(128951296)
+#define v_b_6_w CONST(128963584)
+#define v_b_6_b CONST(138400768)
+#define v_n_7_scale CONST(138403840)
+#define v_n_7_bias CONST(138406912)
+#define v_a_7_qkv_w CONST(138409984)
+#define v_a_7_qkv_b CONST(145487872)
+#define v_a_7_w CONST(145497088)
+#define v_a_7_b CONST(147856384)
+#define v_m_7_scale INIT(66103296)
+#define v_m_7_bias INIT(66106368)
+#define v_f_7_w INIT(66109440)
+#define v_f_7_b CONST(147859456)
+#define v_b_7_w CONST(147871744)
+#define v_b_7_b CONST(157308928)
+#define v_n_8_scale CONST(157312000)
+#define v_n_8_bias CONST(157315072)
+#define v_a_8_qkv_w CONST(157318144)
+#define v_a_8_qkv_b CONST(164396032)
+#define v_a_8_w CONST(164405248)
+#define v_a_8_b CONST(166764544)
+#define v_m_8_scale INIT(75546624)
+#define v_m_8_bias INIT(75549696)
+#define v_f_8_w INIT(75552768)
+#define v_f_8_b CONST(166767616)
+#define v_b_8_w CONST(166779904)
+#define v_b_8_b CONST(176217088)
+#define v_n_9_scale CONST(176220160)
+#define v_n_9_bias CONST(176223232)
+#define v_a_9_qkv_w CONST(176226304)
+#define v_a_9_qkv_b CONST(183304192)
+#define v_a_9_w CONST(183313408)
+#define v_a_9_b CONST(185672704)
+#define v_m_9_scale INIT(84989952)
+#define v_m_9_bias INIT(84993024)
+#define v_f_9_w INIT(84996096)
+#define v_f_9_b CONST(185675776)
+#define v_b_9_w CONST(185688064)
+#define v_b_9_b CONST(195125248)
+#define v_n_10_scale CONST(195128320)
+#define v_n_10_bias CONST(195131392)
+#define v_a_10_qkv_w CONST(195134464)
+#define v_a_10_qkv_b CONST(202212352)
+#define v_a_10_w CONST(202221568)
+#define v_a_10_b CONST(204580864)
+#define v_m_10_scale INIT(94433280)
+#define v_m_10_bias INIT(94436352)
+#define v_f_10_w INIT(94439424)
+#define v_f_10_b CONST(204583936)
+#define v_b_10_w CONST(204596224)
+#define v_b_10_b CONST(214033408)
+#define v_n_11_scale CONST(214036480)
+#define v_n_11_bias CONST(214039552)
+#define v_a_11_qkv_w CONST(214042624)
+#define v_a_11_qkv_b CONST(221120512)
+#define v_a_11_w INIT(103876608)
+#define v_a_11_b CONST(221129728)
+#define v_m_11_scale CONST(221132800)
+#define v_m_11_bias CONST(221135872)
+#define v_f_11_w CONST(221138944)
+#define v_f_11_b CONST(230576128)
+#define v_b_11_w INIT(106235904)
+#define v_b_11_b CONST(230588416)
+#define v_n_scale CONST(230591488)
+#define v_n_bias CONST(230594560)
 #define v_z ARENA(0)
 #define v_a_11_c_needed ARENA(1815552)
 #define v_a_10_c ARENA(1815552)
@@ -320,132 +332,108 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(1815552)
 #define v_a_1_c ARENA(1815552)
 #define v_a_0_c ARENA(1815552)
-#define v_patches_sum_part ARENA(0)
-#define v_h ARENA(9633792)
-#define v_n_0_offset CONST(145589248)
-#define v_n_0_offset2 CONST(145598464)
-#define v_n_0_weights CONST(145607680)
+#define v_patches_sum_parts ARENA(0)
+#define v_h ARENA(4816896)
+#define v_n_0 ARENA(1815552)
 #define v_a_0_t_split ARENA(0)
-#define v_r_0 ARENA(4485120)
-#define v_m_0_offset CONST(152685568)
-#define v_m_0_offset2 CONST(152697856)
-#define v_m_0_weights CONST(152710144)
+#define v_r_0 ARENA(5422080)
+#define v_m_0_offset CONST(230597632)
+#define v_m_0_offset2 CONST(230609920)
+#define v_m_0_weights CONST(230622208)
 #define v_g_0 ARENA(0)
-#define v_h_0 ARENA(5090304)
-#define v_n_1_offset CONST(162147328)
-#define v_n_1_offset2 CONST(162156544)
-#define v_n_1_weights CONST(162165760)
+#define v_h_0 ARENA(4485120)
+#define v_n_1 ARENA(1815552)
 #define v_a_1_t_split ARENA(0)
-#define v_r_1 ARENA(4485120)
-#define v_m_1_offset CONST(169243648)
-#define v_m_1_offset2 CONST(169255936)
-#define v_m_1_weights CONST(169268224)
+#define v_r_1 ARENA(5090304)
+#define v_m_1_offset CONST(240059392)
+#define v_m_1_offset2 CONST(240071680)
+#define v_m_1_weights CONST(240083968)
 #define v_g_1 ARENA(0)
-#define v_h_1 ARENA(5090304)
-#define v_n_2_offset CONST(178705408)
-#define v_n_2_offset2 CONST(178714624)
-#define v_n_2_weights CONST(178723840)
+#define v_h_1 ARENA(4485120)
+#define v_n_2 ARENA(1815552)
 #define v_a_2_t_split ARENA(0)
-#define v_r_2 ARENA(4485120)
-#define v_m_2_offset CONST(185801728)
-#define v_m_2_offset2 CONST(185814016)
-#define v_m_2_weights CONST(185826304)
+#define v_r_2 ARENA(5090304)
+#define v_m_2_offset CONST(249521152)
+#define v_m_2_offset2 CONST(249533440)
+#define v_m_2_weights CONST(249545728)
 #define v_g_2 ARENA(0)
-#define v_h_2 ARENA(5090304)
-#define v_n_3_offset CONST(195263488)
-#define v_n_3_offset2 CONST(195272704)
-#define v_n_3_weights CONST(195281920)
+#define v_h_2 ARENA(4485120)
+#define v_n_3 ARENA(1815552)
 #define v_a_3_t_split ARENA(0)
-#define v_r_3 ARENA(4485120)
-#define v_m_3_offset CONST(202359808)
-#define v_m_3_offset2 CONST(202372096)
-#define v_m_3_weights CONST(202384384)
+#define v_r_3 ARENA(5090304)
+#define v_m_3_offset CONST(258982912)
+#define v_m_3_offset2 CONST(258995200)
+#define v_m_3_weights CONST(259007488)
 #define v_g_3 ARENA(0)
-#define v_h_3 ARENA(5090304)
-#define v_n_4_offset CONST(211821568)
-#define v_n_4_offset2 CONST(211830784)
-#define v_n_4_weights CONST(211840000)
+#define v_h_3 ARENA(4485120)
+#define v_n_4 ARENA(1815552)
 #define v_a_4_t_split ARENA(0)
-#define v_r_4 ARENA(4485120)
-#define v_m_4_offset CONST(218917888)
-#define v_m_4_offset2 CONST(218930176)
-#define v_m_4_weights CONST(218942464)
+#define v_r_4 ARENA(5090304)
+#define v_m_4_offset CONST(268444672)
+#define v_m_4_offset2 CONST(268456960)
+#define v_m_4_weights CONST(268469248)
 #define v_g_4 ARENA(0)
-#define v_h_4 ARENA(5090304)
-#define v_n_5_offset CONST(228379648)
-#define v_n_5_offset2 CONST(228388864)
-#define v_n_5_weights CONST(228398080)
+#define v_h_4 ARENA(4485120)
+#define v_n_5 ARENA(1815552)
 #define v_a_5_t_split ARENA(0)
-#define v_r_5 ARENA(4485120)
-#define v_m_5_offset CONST(235475968)
-#define v_m_5_offset2 CONST(235488256)
-#define v_m_5_weights CONST(235500544)
+#define v_r_5 ARENA(5090304)
+#define v_m_5_offset CONST(277906432)
+#define v_m_5_offset2 CONST(277918720)
+#define v_m_5_weights CONST(277931008)
 #define v_g_5 ARENA(0)
-#define v_h_5 ARENA(5090304)
-#define v_n_6_offset CONST(244937728)
-#define v_n_6_offset2 CONST(244946944)
-#define v_n_6_weights CONST(244956160)
+#define v_h_5 ARENA(4485120)
+#define v_n_6 ARENA(1815552)
 #define v_a_6_t_split ARENA(0)
-#define v_r_6 ARENA(4485120)
-#define v_m_6_offset CONST(252034048)
-#define v_m_6_offset2 CONST(252046336)
-#define v_m_6_weights CONST(252058624)
+#define v_r_6 ARENA(5090304)
+#define v_m_6_offset CONST(287368192)
+#define v_m_6_offset2 CONST(287380480)
+#define v_m_6_weights CONST(287392768)
 #define v_g_6 ARENA(0)
-#define v_h_6 ARENA(5090304)
-#define v_n_7_offset CONST(261495808)
-#define v_n_7_offset2 CONST(261505024)
-#define v_n_7_weights CONST(261514240)
+#define v_h_6 ARENA(4485120)
+#define v_n_7 ARENA(1815552)
 #define v_a_7_t_split ARENA(0)
-#define v_r_7 ARENA(4485120)
-#define v_m_7_offset CONST(268592128)
-#define v_m_7_offset2 CONST(268604416)
-#define v_m_7_weights CONST(268616704)
+#define v_r_7 ARENA(5090304)
+#define v_m_7_offset CONST(296829952)
+#define v_m_7_offset2 CONST(296842240)
+#define v_m_7_weights CONST(296854528)
 #define v_g_7 ARENA(0)
-#define v_h_7 ARENA(5090304)
-#define v_n_8_offset CONST(278053888)
-#define v_n_8_offset2 CONST(278063104)
-#define v_n_8_weights CONST(278072320)
+#define v_h_7 ARENA(4485120)
+#define v_n_8 ARENA(1815552)
 #define v_a_8_t_split ARENA(0)
-#define v_r_8 ARENA(4485120)
-#define v_m_8_offset CONST(285150208)
-#define v_m_8_offset2 CONST(285162496)
-#define v_m_8_weights CONST(285174784)
+#define v_r_8 ARENA(5090304)
+#define v_m_8_offset CONST(306291712)
+#define v_m_8_offset2 CONST(306304000)
+#define v_m_8_weights CONST(306316288)
 #define v_g_8 ARENA(0)
-#define v_h_8 ARENA(5090304)
-#define v_n_9_offset CONST(294611968)
-#define v_n_9_offset2 CONST(294621184)
-#define v_n_9_weights CONST(294630400)
+#define v_h_8 ARENA(4485120)
+#define v_n_9 ARENA(1815552)
 #define v_a_9_t_split ARENA(0)
-#define v_r_9 ARENA(4485120)
-#define v_m_9_offset CONST(301708288)
-#define v_m_9_offset2 CONST(301720576)
-#define v_m_9_weights CONST(301732864)
+#define v_r_9 ARENA(5090304)
+#define v_m_9_offset CONST(315753472)
+#define v_m_9_offset2 CONST(315765760)
+#define v_m_9_weights CONST(315778048)
 #define v_g_9 ARENA(0)
-#define v_h_9 ARENA(5090304)
-#define v_n_10_offset CONST(311170048)
-#define v_n_10_offset2 CONST(311179264)
-#define v_n_10_weights CONST(311188480)
+#define v_h_9 ARENA(4485120)
+#define v_n_10 ARENA(1815552)
 #define v_a_10_t_split ARENA(0)
-#define v_r_10 ARENA(4485120)
-#define v_m_10_offset CONST(318266368)
-#define v_m_10_offset2 CONST(318278656)
-#define v_m_10_weights CONST(318290944)
+#define v_r_10 ARENA(5090304)
+#define v_m_10_offset CONST(325215232)
+#define v_m_10_offset2 CONST(325227520)
+#define v_m_10_weights CONST(325239808)
 #define v_g_10 ARENA(0)
-#define v_h_10 ARENA(5090304)
-#define v_n_11_offset CONST(327728128)
-#define v_n_11_offset2 CONST(327737344)
-#define v_n_11_weights CONST(327746560)
+#define v_h_10 ARENA(4485120)
+#define v_n_11 ARENA(1815552)
 #define v_a_11_t_split ARENA(0)
 #define v_r_11_needed ARENA(12288)
 #define v_m_11_needed ARENA(15360)
 #define v_g_11_needed ARENA(0)
 #define v_h_11_needed ARENA(15360)
-#define v_a_11_p_needed_filter CONST(334824448)
-#define v_b_11_p_needed_filter CONST(337183744)
+#define v_a_11_p_needed_filter CONST(334676992)
+#define v_b_11_p_needed_filter CONST(337036288)
 #define v_workspace ARENA_OF(char, 2420736)
-#define CONST_BYTES 346631168ull
-#define INIT_BYTES 200681472ull
-#define v_arrived CONST_OF(unsigned, 346620928)
+#define CONST_BYTES 346483712ull
+#define INIT_BYTES 115673088ull
+#define v_arrived CONST_OF(unsigned, 346473472)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -484,20 +472,6 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
 template <typename T>
 const T &some();  // of which only the type is asked
 
-// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
-template <unsigned APART, typename L>
-struct spaced_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned APART, typename L>
-static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
-    return {load};
-}
-
 // Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
 // load says where.
 template <unsigned BYTES, unsigned APART, typename L>
@@ -513,17 +487,26 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
+// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
+// behind them; a thread's in one step lie APART bytes from each other.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
-}
-template <unsigned APART, typename L>
-static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
-                                                unsigned k0) -> decltype(load(0u, 0u)) {
-    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
-            load(threadIdx.x + 256u * i, k0).inside};
 }
 
 // A load's elements.
@@ -597,6 +580,22 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -955,7 +954,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -1067,55 +1067,56 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// by summation splitting (r0,r2 inside), variable substitution
-// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,i0+16*i2,16*i3+r1] * k[i1,r0,i0,r1] where
-//     i2 in 0:14, i3 in 0:14
+// by summation splitting (parts)
+// patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,2*i0+16*i3+r1,16*i4+r2] *
+//     k[i2,r0,2*i0+r1,r2] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r1 in 0:2
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_a21b53c6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_38365257(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
-    const int i0 = (int)(id / 24u % 16u);
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 12u * 64u;
+    const int i0 = (int)(id / 48u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)k0 / 16u;
-        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 768 + r0 * 256 + i0 * 16 + r1]);
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)k0 / 32u;
+        const int r2 = (int)(k0 % 32u + e % 4u * 4u);
+        return fetch<float4>(&p0[i2 * 768 + r0 * 256 + i0 * 32 + r2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e / 4u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u);
-        const int r0 = (int)k0 / 16u;
-        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[r0 * 50176 + i2 * 3584 + i0 * 224 + i3 * 16 + r1], n < 196u);
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
+        const int r1 = (int)(k0 / 16u % 2u);
+        const int r0 = (int)(k0 / 16u / 2u);
+        const int r2 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p1[r0 * 50176 + i3 * 3584 + i0 * 448 + r1 * 224 + i4 * 16 + r2],
+            n < 196u);
     };
     auto dot = tile.none();
-    tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, next_early, dot);
-    float acc[4][8] = {};
+    tile.multiply<true, true, 1>(0u, 96u, turning<4, 196608, 32>(a), b, next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i1 * 196 + i3]) = make_float4(acc[i][j],
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i2 * 196 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// by summation splitting
-// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
-static __device__ __forceinline__ void part_reduce_d7f2e8b4(const float *p0, float *__restrict__ y,
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
+static __device__ __forceinline__ void part_reduce_f4a132ae(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
+    for (int r0 = 0; r0 < 8; r0++) {
         const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 150528 + i1 * 196 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
@@ -1140,8 +1141,8 @@ static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict
 }
 
 // patches.sum by slices in shared memory, then h
-// p0: patches.sum.part, p1: place, p2: first, p3: b
-static __global__ void __launch_bounds__(256) k_stitch_24f0828b(const float *p0,
+// p0: patches.sum.parts, p1: place, p2: first, p3: b
+static __global__ void __launch_bounds__(256) k_stitch_3c51d5c5(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[784];
@@ -1149,102 +1150,100 @@ static __global__ void __launch_bounds__(256) k_stitch_24f0828b(const float *p0,
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_d7f2e8b4(p0, own, slice * 49u + k);
+        part_reduce_f4a132ae(p0, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 197u; k += 64u)
         part_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
 }
 
-// n.0.shifted[0,i1,i2] = h[0,i1,i2] - h[0,i1,0]
-// by norm taken into the product
-// a.0.qkv.p.rows[0,i1,i2] = sum(r0) n.0.shifted[0,i1,r0] * n.0.weights[r0,i2]
-// n.0.total[0,i1] = sum(r0) n.0.shifted[0,i1,r0]
-// n.0.squares[0,i1] = sum(r0) square(n.0.shifted[0,i1,r0])
-// n.0.factor[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (h[0,i1,0] - (n.0.total[0,i1] +
-//     768 * h[0,i1,0]) / 768 + (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768)) +
-//     (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768) * (h[0,i1,0] - (n.0.total[0,i1] +
-//     768 * h[0,i1,0]) / 768) * 768) / 768 + 1e-06)
-// n.0.factor2[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (h[0,i1,0] - (n.0.total[0,i1] +
-//     768 * h[0,i1,0]) / 768 + (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768)) +
-//     (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768) * (h[0,i1,0] - (n.0.total[0,i1] +
-//     768 * h[0,i1,0]) / 768) * 768) / 768 + 1e-06) * (h[0,i1,0] - (n.0.total[0,i1] + 768 *
-//     h[0,i1,0]) / 768)
-// a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
-//     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
-// p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 1) k_product_ad5ff89d(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
+// n.0.sum[0,i1] = sum(r0) h[0,i1,r0]
+// n.0.sum2[0,i1] = sum(r0) square(h[0,i1,r0] - n.0.sum[0,i1] / 768)
+// n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-06) * (h[0,i1,i2] - n.0.sum[0,i1] / 768) *
+//     n.0.scale[i2] + n.0.bias[i2]
+// p0: h, p1: n.0.scale, p2: n.0.bias
+static __global__ void __launch_bounds__(32) k_row_0d02becc(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x;
+    await_previous(next_early);
+    if (id >= 197u) return;
+    const int i1 = (int)id;
+    float4 c0[6];
+    float s0 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
+        c0[j] = v0;
+        s0 += c0[j].x;
+        s0 += c0[j].y;
+        s0 += c0[j].z;
+        s0 += c0[j].w;
+    }
+    s0 = warp_sum(s0);
+    const float v1 = s0 / 768.f;
+    float s1 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const float v2 = c0[j].x - v1;
+        const float v3 = c0[j].y - v1;
+        const float v4 = c0[j].z - v1;
+        const float v5 = c0[j].w - v1;
+        s1 += v2 * v2;
+        s1 += v3 * v3;
+        s1 += v4 * v4;
+        s1 += v5 * v5;
+    }
+    s1 = warp_sum(s1);
+    const float v6 = s1 / 768.f;
+    const float v7 = v6 + 1e-06f;
+    const float v8 = 1.f / sqrtf(v7);
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v9 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v1) * v8 * v9.x
+            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
+            (c0[j].w - v1) * v8 * v9.w + v10.w);
+    }
+}
+
+// a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
+// a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
+// p0: n.0, p1: a.0.qkv.w, p2: a.0.qkv.b
+static __global__ void __launch_bounds__(256, 2) k_product_c98a2619(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 36u * 64u, m0 = id / 36u % 7u * 32u;
-    struct found_a {
-        float4 v0;
-        float v1;
-    };
-    const auto a = [&](unsigned e, unsigned k0) {
+    const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
-        found_a f;
-        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]) : make_float4(0.f,
-            0.f, 0.f, 0.f);
-        f.v1 = i1 < 197 ? p0[i1 * 768] : 0.f;
-        return f;
-    };
-    const auto make_a = [&](unsigned e, unsigned, const found_a &f) {
-        const int i1 = (int)(m0 + e / 8u);
-        return i1 < 197 ? make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1,
-            f.v0.w - f.v1) : make_float4(0.f, 0.f, 0.f, 0.f);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 768 + r0], i1 < 197);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
         return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
-    row_sums<32, 32, 4> sums = {};
     auto dot = tile.none();
-    tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<9216,
-        147456>(b), next_early, dot);
+    tile.multiply<true, false, 2>(0u, 768u, moving<4, 98304>(a), moving<9216, 147456>(b),
+        next_early, dot);
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
-    sums.total(sums.sum, total[0]);
-    sums.total(sums.square, total[1]);
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        const unsigned line = threadIdx.x;
-        const int i1 = (int)(m0 + line);
-        if (i1 < 197) {
-            const float s0 = sums.of(total[0], line);
-            const float s1 = sums.of(total[1], line);
-            const float v2 = p0[i1 * 768];
-            const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
-            const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f
-                + 1e-06f);
-            factor[0][line] = v4;
-            factor[1][line] = v4 * v3;
-        }
-    }
-    __syncthreads();
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(&p2[i2]);
-            const float4 v6 = *reinterpret_cast<const float4 *>(&p3[i2]);
-            const float v7 = acc[i][j] * factor[0][tile.row(i)] + v5.x
-                + factor[1][tile.row(i)] * v6.x;
-            const float4 v8 = *reinterpret_cast<const float4 *>(&p4[i2]);
-            const float v9 = acc[i][j + 1] * factor[0][tile.row(i)] + v5.y
-                + factor[1][tile.row(i)] * v6.y;
-            const float v10 = acc[i][j + 2] * factor[0][tile.row(i)] + v5.z
-                + factor[1][tile.row(i)] * v6.z;
-            const float v11 = acc[i][j + 3] * factor[0][tile.row(i)] + v5.w
-                + factor[1][tile.row(i)] * v6.w;
-            *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v7 + v8.x, v9 + v8.y,
-                v10 + v8.z, v11 + v8.w);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(acc[i][j] + v0.x,
+                acc[i][j + 1] + v0.y, acc[i][j + 2] + v0.z, acc[i][j + 3] + v0.w);
         }
     }
 }
@@ -1451,7 +1450,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
 // p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_64ad423a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_377b652c(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1478,7 +1477,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_64ad423a(const float 
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -1602,7 +1601,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ec57505e(const float 
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
 // p0: g.0, p1: b.0.w, p2: r.0, p3: b.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_ccb9c258(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6e7c9e56(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1629,7 +1628,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ccb9c258(const float 
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 4) {
         if (!shares.has(s / 4)) break;
@@ -2201,111 +2200,6 @@ static __global__ void __launch_bounds__(256) k_reduce_c79cc39e(const float *p0,
 
 // Those that only create launches.
 
-// n.0.offset[i0] = sum(r0) n.0.bias[r0] * a.0.qkv.w[r0,i0]
-// p0: a.0.qkv.w, p1: n.0.bias
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_bca8dfd2(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][16];
-    __shared__ __align__(16) float few[8][48][4];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 144u * 16u;
-    float acc[1][4] = {};
-    {
-        const int i0 = (int)(n0 + lane * 4u);
-        const unsigned first = threadIdx.x / 32u * 48 + group;
-#pragma unroll 1
-        for (unsigned k0 = 0; k0 < 768u; k0 += 384u) {
-            float4 w[6];
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i0]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[2][4] = {};
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-                const unsigned k = k0 + threadIdx.x / 32u * 48u + t;
-                const int r0 = (int)k;
-                own[s][0] = p1[r0];
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 2; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                if (t >= 48) break;
-#pragma unroll
-                for (int i = 0; i < 4; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 6; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[4];
-#pragma unroll
-                for (int i = 0; i < 4; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 1; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 16; e += 256) {
-        const unsigned n = n0 + e;
-        const int i0 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i0] = v;
-    }
-}
-
-// n.0.weights[i0,i1] = n.0.scale[i0] * a.0.qkv.w[i0,i1]
-// p0: a.0.qkv.w, p1: n.0.scale
-static __global__ void __launch_bounds__(256) k_map_a35a7546(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 442368u) return;
-    const int i1 = (int)(id % 576u) * 4;
-    const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i1]);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
 // m.0.offset[i0] = sum(r0) m.0.bias[r0] * f.0.w[r0,i0]
 // p0: f.0.w, p1: m.0.bias
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
@@ -2509,161 +2403,79 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_from_n_0_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
-        v_n_0_bias, v_n_0_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
-        v_n_0_scale, v_n_0_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
-        v_n_0_scale, v_n_0_weights));
+static int prepare_weights(vit_b *m, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
         v_m_0_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.0.offset2", 192, 256, stream, v_f_0_w, v_m_0_scale,
         v_m_0_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
         v_m_0_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
-        v_n_1_bias, v_n_1_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
-        v_n_1_scale, v_n_1_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
-        v_n_1_scale, v_n_1_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
         v_m_1_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.1.offset2", 192, 256, stream, v_f_1_w, v_m_1_scale,
         v_m_1_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
         v_m_1_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
-        v_n_2_bias, v_n_2_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
-        v_n_2_scale, v_n_2_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
-        v_n_2_scale, v_n_2_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
         v_m_2_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.2.offset2", 192, 256, stream, v_f_2_w, v_m_2_scale,
         v_m_2_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
         v_m_2_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
-        v_n_3_bias, v_n_3_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
-        v_n_3_scale, v_n_3_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
-        v_n_3_scale, v_n_3_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
         v_m_3_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.3.offset2", 192, 256, stream, v_f_3_w, v_m_3_scale,
         v_m_3_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
         v_m_3_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
-        v_n_4_bias, v_n_4_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
-        v_n_4_scale, v_n_4_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
-        v_n_4_scale, v_n_4_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
         v_m_4_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.4.offset2", 192, 256, stream, v_f_4_w, v_m_4_scale,
         v_m_4_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
         v_m_4_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
-        v_n_5_bias, v_n_5_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
-        v_n_5_scale, v_n_5_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
-        v_n_5_scale, v_n_5_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
         v_m_5_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.5.offset2", 192, 256, stream, v_f_5_w, v_m_5_scale,
         v_m_5_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
         v_m_5_weights));
-    return 0;
-}
-
-static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
-        v_n_6_bias, v_n_6_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
-        v_n_6_scale, v_n_6_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
-        v_n_6_scale, v_n_6_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
         v_m_6_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.6.offset2", 192, 256, stream, v_f_6_w, v_m_6_scale,
         v_m_6_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
         v_m_6_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
-        v_n_7_bias, v_n_7_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
-        v_n_7_scale, v_n_7_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
-        v_n_7_scale, v_n_7_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
         v_m_7_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.7.offset2", 192, 256, stream, v_f_7_w, v_m_7_scale,
         v_m_7_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
         v_m_7_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
-        v_n_8_bias, v_n_8_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
-        v_n_8_scale, v_n_8_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
-        v_n_8_scale, v_n_8_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
         v_m_8_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.8.offset2", 192, 256, stream, v_f_8_w, v_m_8_scale,
         v_m_8_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
         v_m_8_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
-        v_n_9_bias, v_n_9_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
-        v_n_9_scale, v_n_9_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
-        v_n_9_scale, v_n_9_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
         v_m_9_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.9.offset2", 192, 256, stream, v_f_9_w, v_m_9_scale,
         v_m_9_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
         v_m_9_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
-        v_n_10_bias, v_n_10_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
-        v_n_10_scale, v_n_10_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
-        v_n_10_scale, v_n_10_weights));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.10.offset", 192, 256, stream, v_f_10_w, v_m_10_bias,
         v_m_10_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.10.offset2", 192, 256, stream, v_f_10_w,
         v_m_10_scale, v_m_10_offset2));
     CALL(launch(m, ALONE, k_map_176c183d, "m.10.weights", 2304, 256, stream, v_f_10_w, v_m_10_scale,
         v_m_10_weights));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
-        v_n_11_bias, v_n_11_offset));
-    CALL(launch(m, ALONE, k_reduce_bca8dfd2, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
-        v_n_11_scale, v_n_11_offset2));
-    CALL(launch(m, ALONE, k_map_a35a7546, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
-        v_n_11_scale, v_n_11_weights));
     // a.11.p.needed.filter[i0,i1] = a.11.w[i1,i0]
     CALL(launch(m, ALONE, k_relay_6b411249, "a.11.p.needed.filter", 2304, 256, stream, relay{2, 0,
         {768, 768}, {1, 768}, {768, 1}}, v_a_11_w, v_a_11_p_needed_filter));
     // as a.11.p.needed.filter
     CALL(launch(m, ALONE, k_relay_6b411249, "b.11.p.needed.filter", 9216, 256, stream, relay{2, 0,
         {768, 3072}, {1, 768}, {3072, 1}}, v_b_11_w, v_b_11_p_needed_filter));
-    return 0;
-}
-
-static int prepare_weights(vit_b *m, cudaStream_t stream) {
-    CALL(prepare_weights_from_n_0_offset(m, stream));
-    CALL(prepare_weights_from_n_6_offset(m, stream));
     return 0;
 }
 
@@ -2690,7 +2502,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_a21b53c6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_38365257);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2926,101 +2738,119 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_a21b53c6, "patches.sum.part", 384, 256, stream, v_k, v_x,
-        v_patches_sum_part));
-    CALL(launch(m, LAST, k_stitch_24f0828b, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
+    CALL(launch(m, FIRST, k_product_38365257, "patches.sum.parts", 384, 256, stream, v_k, v_x,
+        v_patches_sum_parts));
+    CALL(launch(m, MIDDLE, k_stitch_3c51d5c5, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
-        v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
+        v_n_0));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.0.t.split", 252, 256, stream, v_n_0, v_a_0_qkv_w,
+        v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
         v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
         v_b_0_b, v_h_0, (float4 *)v_workspace, v_arrived + 144));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.1.t.split", 252, 256, stream, v_h_0, v_n_1_weights,
-        v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
+        v_n_1));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.1.t.split", 252, 256, stream, v_n_1, v_a_1_qkv_w,
+        v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
         v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 288));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
         v_b_1_b, v_h_1, (float4 *)v_workspace, v_arrived + 372));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.2.t.split", 252, 256, stream, v_h_1, v_n_2_weights,
-        v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
+        v_n_2));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.2.t.split", 252, 256, stream, v_n_2, v_a_2_qkv_w,
+        v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
         v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 516));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
         v_b_2_b, v_h_2, (float4 *)v_workspace, v_arrived + 600));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.3.t.split", 252, 256, stream, v_h_2, v_n_3_weights,
-        v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
+        v_n_3));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.3.t.split", 252, 256, stream, v_n_3, v_a_3_qkv_w,
+        v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
         v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 744));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
-    return 0;
-}
-
-static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
         v_b_3_b, v_h_3, (float4 *)v_workspace, v_arrived + 828));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.4.t.split", 252, 256, stream, v_h_3, v_n_4_weights,
-        v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
+        v_n_4));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.4.t.split", 252, 256, stream, v_n_4, v_a_4_qkv_w,
+        v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
         v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 972));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
         v_b_4_b, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.5.t.split", 252, 256, stream, v_h_4, v_n_5_weights,
-        v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
+    return 0;
+}
+
+static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, LAST, k_row_0d02becc, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
+        v_n_5));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.5.t.split", 252, 256, stream, v_n_5, v_a_5_qkv_w,
+        v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
         v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
         v_b_5_b, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.6.t.split", 252, 256, stream, v_h_5, v_n_6_weights,
-        v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
+        v_n_6));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.6.t.split", 252, 256, stream, v_n_6, v_a_6_qkv_w,
+        v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
         v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
         v_b_6_b, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.7.t.split", 252, 256, stream, v_h_6, v_n_7_weights,
-        v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
+        v_n_7));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.7.t.split", 252, 256, stream, v_n_7, v_a_7_qkv_w,
+        v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
         v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
         v_b_7_b, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.8.t.split", 252, 256, stream, v_h_7, v_n_8_weights,
-        v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
+        v_n_8));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.8.t.split", 252, 256, stream, v_n_8, v_a_8_qkv_w,
+        v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
 
@@ -3029,34 +2859,40 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
         v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
         v_b_8_b, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.9.t.split", 252, 256, stream, v_h_8, v_n_9_weights,
-        v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
+        v_n_9));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.9.t.split", 252, 256, stream, v_n_9, v_a_9_qkv_w,
+        v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
         v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
         v_b_9_b, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
-    CALL(launch(m, ALONE, k_product_ad5ff89d, "a.10.t.split", 252, 256, stream, v_h_9,
-        v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias,
+        v_n_10));
+    CALL(launch(m, ALONE, k_product_c98a2619, "a.10.t.split", 252, 256, stream, v_n_10,
+        v_a_10_qkv_w, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
-    CALL(launch(m, ALONE, k_product_64ad423a, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+    CALL(launch(m, ALONE, k_product_377b652c, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
         v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
     CALL(launch(m, ALONE, k_product_ec57505e, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    CALL(launch(m, ALONE, k_product_ccb9c258, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
+    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
         v_b_10_b, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
-    CALL(launch(m, FIRST, k_product_ad5ff89d, "a.11.t.split", 252, 256, stream, v_h_10,
-        v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
+    CALL(launch(m, LAST, k_row_0d02becc, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias,
+        v_n_11));
+    CALL(launch(m, FIRST, k_product_c98a2619, "a.11.t.split", 252, 256, stream, v_n_11,
+        v_a_11_qkv_w, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
         v_a_11_c_needed));
     CALL(launch(m, MIDDLE, k_reduce_cf6a7801, "r.11.needed", 384, 256, stream,
@@ -3074,8 +2910,8 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_patches_sum_part(m, in, out, stream));
-    CALL(steps_from_h_3(m, in, out, stream));
+    CALL(steps_from_patches_sum_parts(m, in, out, stream));
+    CALL(steps_from_n_5(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
 }
@@ -3349,6 +3185,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346631168ull, 557551616ull, 0x5406cefa10622f11ull};
+    346483712ull, 468184064ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

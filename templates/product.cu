@@ -85,7 +85,7 @@ static __global__ void $bounds $name($params) {
     __syncthreads();
     //@end
     //@if parts
-    shares.leave();
+    shares.leave(sum);
     //@end
     //@if also
     //@if parts

@@ -47,7 +47,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -121,7 +122,7 @@ struct parts_in_cluster {
     // All threads have read what they multiply.
     __device__ __forceinline__ void begin() const { __syncthreads(); }
     __device__ __forceinline__ bool arrive() const {
-        leave();
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
         end();
         return true;
     }
@@ -131,9 +132,16 @@ struct parts_in_cluster {
         asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
         return *other;
     }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    // No block ends while others read what it has left. That their threads have got what they read
+    // is known when something was made of it; to say so, nothing has to be visible to others, for
+    // which a block would wait half a microsecond.
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {
+        unsigned bits = 0u;
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);
+        __syncthreads_or(bits != 0u);
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
     __device__ __forceinline__ void end() const {
         asm volatile("barrier.cluster.wait.aligned;" ::: "memory");

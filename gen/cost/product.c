@@ -16,6 +16,7 @@ typedef struct ein__tiled {
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
+    int together;  // blocks of a cluster, which share a tile's terms
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
 } ein__tiled;
@@ -182,13 +183,21 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
 enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed. What a block takes
-// beside its steps, until its first terms are there and when it stores; and what each step takes
-// more where an SM has no other block that computes while this one meets at the step's barrier and
-// gets its first factors: fitted to FP32 products measured on an H200, and assumed of tensor cores.
+// beside its steps, until its first terms are there and when it stores; the same once more for each
+// turn of blocks that an SM takes when others have ended; and what each step takes more where an SM
+// has no other block that computes while this one meets at the step's barrier and gets its first
+// factors. What an SM takes for each element of a tensor cores' tile when its sums leave registers,
+// meet in shared memory and are stored; and for the sums along rows in each of a block's steps,
+// more than their instructions. Chosen by 2200 products measured on an H200.
 enum {
     EIN__PRODUCT_STEP_PS = 300000,
-    EIN__PRODUCT_START_PS = 250000,
-    EIN__PRODUCT_ALONE_PS = 95000
+    EIN__PRODUCT_START_PS = 450000,
+    EIN__PRODUCT_TURN_PS = 1000000,
+    EIN__PRODUCT_ALONE_PS = 95000,
+    EIN__TENSOR_ALONE_PS = 40000,
+    EIN__PRODUCT_ELEMENT_PS = 240,
+    EIN__PRODUCT_ROWS_PS = 45000,
+    EIN__TENSOR_ROWS_PS = 90000
 };
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
@@ -298,7 +307,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
 // library's before (reference, section 7).
-static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 : 660; }
+static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 480 : 660; }
 
 // What `ops` instructions of threads in each step take on one SM, ps: each counts as two
 // operations.
@@ -439,16 +448,33 @@ static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
     return ps + ein__muldiv(waves, each, 1);
 }
 
-// Time of the tiles' loops, one behind the other where there is a second product: the slowest of
-// arithmetic, in waves of blocks; what the blocks fetch from the L2 cache; and one block's steps,
-// when those of others do not hide their latency.
-static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
-                                    const ein__product_tile *t) {
-    int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
-    int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
-    int64_t turns = steps / ein__product_ahead(g, p, t), each = EIN__PRODUCT_STEP_PS,
-            waves = blocks / g->sms + (blocks % g->sms != 0), ps,
-            rows = ein__rows_ops(p, t) * t->terms;
+// What ends a tile, and sums along its rows, for so many waves of blocks, beside what is counted in
+// instructions.
+static int64_t ein__product_ends_ps(const ein__tiled *p, const ein__product_tile *t,
+                                    int64_t waves) {
+    bool tensor = t->math != EIN__MATH_FP32;
+    int64_t rows = ein__least(t->rows, p->extent[0]), cols = ein__least(t->cols, p->extent[1]);
+    int64_t ps = tensor ? rows * cols * EIN__PRODUCT_ELEMENT_PS : 0;
+    int64_t each = tensor ? EIN__TENSOR_ROWS_PS : EIN__PRODUCT_ROWS_PS;
+    if (p->each) ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), each));
+    return ein__times(ps, waves);
+}
+
+// Of an SM's or the GPU's room for blocks what clusters of `together` find room in: of three or
+// more not all that a group of SMs has is theirs (measured on an H200: 15 clusters of eight and 30
+// of four where 132 blocks lie).
+static int64_t ein__clustered(int64_t blocks, int together) {
+    return together > 2 ? ein__most(blocks - blocks / 11, 1) : blocks;
+}
+
+// Time of a tile's loop: the slowest of arithmetic, in `waves` of blocks; what the blocks fetch
+// from the L2 cache; and one block's steps, when those of others do not hide their latency.
+static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t, int64_t waves, int64_t again) {
+    int64_t blocks = ein__product_blocks(p, t), steps = ein__ceil(p->depth, t->terms);
+    int64_t terms = ein__muldiv(steps, t->terms, 1), each = EIN__PRODUCT_STEP_PS, ps;
+    int64_t turns = steps / ein__product_ahead(g, p, t), rows = ein__rows_ops(p, t) * t->terms;
+    int64_t alone = t->math == EIN__MATH_FP32 ? EIN__PRODUCT_ALONE_PS : EIN__TENSOR_ALONE_PS;
     if (t->math == EIN__MATH_FP32) {
         ps = ein__product_plain_ps(g, p, t, waves, rows);
     } else {
@@ -465,12 +491,22 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // Steps that are not on their way together, and the first loads; blocks beside each other take
     // their turns together.
-    int64_t chain =
-        ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
-    if (waves == 1) ps = ein__plus(ps, ein__muldiv(steps, EIN__PRODUCT_ALONE_PS, 1));
+    int64_t chain = ein__times(ein__times(turns + 1, each), again);
+    if (waves == 1) ps = ein__plus(ps, ein__times(steps, alone));
     ps = fetch > ps ? fetch : ps;
-    ps = ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
-    return p->addend ? ein__plus(ps, ein__product_tile_ps(g, p->addend, t)) : ps;
+    return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
+}
+
+// Time of a tile's loops, one behind the other where there is a second product, and of its end.
+static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
+                                    const ein__product_tile *t) {
+    int64_t blocks = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
+    int64_t waves = ein__ceil(blocks, ein__clustered(g->sms, p->together)),
+            again = ein__ceil(blocks, ein__clustered(slots, p->together));
+    int64_t ps = ein__product_loop_ps(g, p, t, waves, again);
+    if (p->addend) ps = ein__plus(ps, ein__product_loop_ps(g, p->addend, t, waves, again));
+    ps = ein__plus(ps, ein__product_ends_ps(p, t, waves));
+    return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 
 // A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that

@@ -8,17 +8,16 @@
 enum {
     EIN__TAIL_PARTS = 16,  // at most
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
-    // trips to the L2 cache, one after the other; fitted as EIN__PRODUCT_ALONE_PS.
-    EIN__TAIL_PS = 1200000,
-    // The same in a cluster: to leave the sums, meet the others, get theirs. Assumed.
-    EIN__CLUSTER_PS = 400000,
+    // trips to the L2 cache, one after the other; chosen as EIN__PRODUCT_START_PS.
+    EIN__TAIL_PS = 1300000,
+    // The same in a cluster: to leave the sums, meet the others, get theirs; chosen so, too.
+    EIN__CLUSTER_PS = 500000,
     EIN__CLUSTER_MOST = 8,  // blocks: what every GPU that has clusters takes
     // An SM's byte from another one's shared memory: all those of an H800 got 2.65 TB/s in clusters
     // of four (Luo et al. 2024).
     EIN__CLUSTER_BYTE_PS = 50,
-    EIN__CLUSTER_SMS = 16,  // a cluster lies in one group of SMs, which has as many or a few more
-    EIN__TAIL_MARGIN = 3,   // percent by which whole tiles have to be slower
-    EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
+    EIN__TAIL_MARGIN = 3,  // percent by which whole tiles have to be slower
+    EIN__TAIL_ALONE = 2,   // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
 // How a product is cut up: its tile, the blocks that share the terms of one, how many terms each of
@@ -60,17 +59,14 @@ static int64_t ein__cluster_bytes(const ein__tiled *p, const ein__product_tile *
 
 // Whether the blocks that share a tile may be a cluster: of a size that GPUs have room for wherever
 // their SMs lie, where the tile's memory holds what they leave and, on tensor cores, what is made
-// of the sums of rows. A grid that groups of SMs would take in more turns than SMs do is none.
+// of the sums of rows.
 static bool ein__clusters(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                           int parts) {
     bool fits = parts > 1 && parts <= EIN__CLUSTER_MOST && EIN__CLUSTER_MOST % parts == 0,
          beside = p->each && t->math != EIN__MATH_FP32;
     int64_t bytes = ein__cluster_bytes(p, t);
     if (beside) bytes += 4 * t->rows * (2 * t->parts + EIN__NORM_ROWS);
-    if (g->cc < 90 || !fits || bytes > ein__product_least_bytes(t)) return false;
-    int64_t blocks = ein__muldiv(ein__product_blocks(p, t), parts, 1),
-            grouped = g->sms - g->sms % EIN__CLUSTER_SMS;
-    return ein__ceil(blocks, ein__most(grouped, 1)) == ein__ceil(blocks, g->sms);
+    return g->cc >= 90 && fits && bytes <= ein__product_least_bytes(t);
 }
 
 // Whether terms that are shared, at `ps`, are taken against whole ones.
@@ -97,6 +93,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     ein__tiled q = *p, addend;
     q.extent[2] = ein__muldiv(q.extent[2], parts, 1);
     q.depth = share;
+    q.together = cluster ? parts : 0;
     if (p->addend) {
         addend = *p->addend;
         addend.extent[2] = q.extent[2];
@@ -133,11 +130,13 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
             int64_t blocks = ein__muldiv(tiles, choices[k], 1);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
             if (ein__product_floor(g, p, t, waves) + least > (double)best) continue;
-            bool cluster = ein__clusters(g, p, t, choices[k]);
-            int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
-            if (ps >= best || !ein__tail_gains(ps, whole)) continue;
-            best = ps;
-            *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k]), cluster};
+            for (int cluster = ein__clusters(g, p, t, choices[k]); cluster >= 0; cluster--) {
+                int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
+                if (ps >= best || !ein__tail_gains(ps, whole)) continue;
+                int64_t share = ein__tail_share(p, t, choices[k]);
+                best = ps;
+                *cut = (ein__product_cut){t, choices[k], share, cluster};
+            }
         }
     }
     return best;

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,512,7,7]
 // weights   1 tensor, blob of 9216 kB
 // memory    arena 3136 kB (workspace 0 B of it), constants 9216 kB, peak in create 21 MB
-// plan      2 steps, 11.6 us estimated; nothing derived is cheaper
+// plan      2 steps, 11.8 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//     9.7 us est. y.parts                  k_product_1c6f71a7
+//     9.9 us est. y.parts                  k_product_1c6f71a7
 //     1.9 us est. y                        k_reduce_36185d96
 
 // ---- includes -----------------------------------------------------------------------------------

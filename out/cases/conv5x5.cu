@@ -7,12 +7,12 @@
 // inputs    x: f32[16,32,224,224]
 // outputs   y: f32[16,1,224,224]
 // weights   1 tensor, blob of 3584 B
-// memory    arena 77 MB (workspace 0 B of it), constants 3328 B, peak in create 77 MB
-// plan      2 steps, 81.8 us estimated; 214.3 us without derivation
+// memory    arena 98 MB (workspace 0 B of it), constants 3328 B, peak in create 98 MB
+// plan      2 steps, 91.6 us estimated; 214.3 us without derivation
 // libraries none
-// by        operand re-laid 1, summation splitting 1
-//    60.7 us est. y.part                   k_product_15839481
-//    21.1 us est. y                        k_reduce_474f170d
+// by        summation splitting 2
+//    65.2 us est. y.part                   k_reduce_445a74bf
+//    26.4 us est. y                        k_reduce_25e346de
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -22,7 +22,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define CONV5X5_ARENA_BYTES 80281600ull
+#define CONV5X5_ARENA_BYTES 102760448ull
 #define CONV5X5_WEIGHT_BYTES 3584ull
 
 #ifdef __cplusplus
@@ -85,17 +85,13 @@ const conv5x5_info *conv5x5_describe(void);
 #define OUT(type, k) ((type *)out[k])
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
-#define INIT(at) INIT_OF(float, at)
 #define ARENA_OF(type, at) ((type *)(m->arena + at))
 #define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k INIT(0)
-#define v_y_relaid CONST(0)
+#define v_k CONST(0)
 #define v_y_part ARENA(0)
 #define CONST_BYTES 3328ull
-#define INIT_BYTES 3328ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -111,416 +107,72 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// How the threads of a product's tile load its factors: a load gives values, or says where they
-// lie.
-
-// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
-template <typename V>
-struct fetched {
-    const V *from;
-    bool inside;
-    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
-};
-template <typename V, typename T>
-static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
-    return {reinterpret_cast<const V *>(from), inside};
-}
-
-template <typename V>
-static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
-    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
-}
-
-template <typename T>
-const T &some();  // of which only the type is asked
-
-// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
-// load says where.
-template <unsigned BYTES, unsigned APART, typename L>
-struct moving_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
-        const auto v = load(e);
-        return {moved(v.from, size_t(k0) * BYTES), v.inside};
-    }
-};
-template <unsigned BYTES, unsigned APART, typename L>
-static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
-    return {load};
-}
-
-// The thread's load number i of the step from term k0 on.
-template <typename L>
-static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
-    -> decltype(load(0u, 0u)) {
-    return load(threadIdx.x + 256u * i, k0);
-}
-
-// A load's elements.
-template <typename V>
-static __device__ __forceinline__ V value_of(const V &v) {
-    return v;
-}
-template <typename V>
-static __device__ __forceinline__ V value_of(const fetched<V> &v) {
-    return v.value();
-}
-
-// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
-// would be waited for.
-template <typename L, typename V>
-static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
-    return v;
-}
-
-// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
-// one that moves says it once, and what lies outside stays so.
-template <int N, int KC, typename V, typename L>
-struct load_places {
-    __device__ __forceinline__ void begin(const L &, unsigned) {}
-    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
-        -> decltype(nth_load(load, i, k0)) {
-        return nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
-        v = value_of(get(load, i, k0));
-    }
-    // To the step from term k0 on.
-    __device__ __forceinline__ void move(const L &, unsigned) {}
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
-struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
-    typedef moving_load<BYTES, APART, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+// by summation splitting (r1,r2 inside), variable substitution
+// y.part[i0,i1,i2,i3] = sum(r0,r1) x[i1,i0,i2+r0-2,i3+r1-2] * k[0,i0,r0,r1] where i2 in 0:224,
+//     i3 in 0:224, pad x 0
+// p0: x, p1: k
+static __global__ void __launch_bounds__(256) k_reduce_445a74bf(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous(next_early);
+    if (id >= 1605632u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int strip = (int)(id / 56u % 56u);
+    const int i1 = (int)(id / 3136u % 16u);
+    const int i0 = (int)(id / 50176u);
+    float x[8][12];
 #pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
-        if (!APART) return at[i];
-        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
-    }
-    // Into what is zero at first.
-    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
-        const fetched<V> found = get(load, i, 0u);
-        if (found.inside) v = *found.from;
-    }
-    __device__ __forceinline__ void move(const load_type &, unsigned) {
+    for (int j = 0; j < 8; j++) {
+        const int t0 = strip * 4 + j - 2;
 #pragma unroll
-        for (unsigned i = 0; i < (APART ? 1u : N); i++)
-            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 224u && (unsigned)t1 < 224u
+                ? *reinterpret_cast<const float4 *>(&p0[i1 * 1605632 + i0 * 50176 + t0 * 224 + t1])
+                : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
     }
-};
-
-// Makes a number known before a loop, where the compiler would make it anew in every turn.
-static __device__ __forceinline__ unsigned kept(unsigned v) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+r"(v));
-#endif
-    return v;
-}
-
-// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
-// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
-// and what is known as it is compiled have no bit in common, so only these bits need a number each.
-template <int B, unsigned MASK>
-struct word_places {
-    unsigned at[MASK / 4 + 1];
-
-    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
 #pragma unroll
-        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
-    }
-    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
-        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
-    }
-};
-
-// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
-// terms. A thread has RM rows, and RN columns of which V lie together.
-template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
-struct product_tile {
-    static const int SIZE = KC * (BM + BN + 8);  // of a step
-    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
-    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
-
-    static const unsigned ACROSS = BN / RN;  // threads along a row
-
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
-    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
-    // four words a thread in two cycles, not four.
-    static __device__ unsigned down() {
-        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
-    }
-    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
-    static __device__ unsigned top() { return down() * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
-    // Those of thread t.
-    static __device__ unsigned row(int i, unsigned t) {
-        const unsigned down = t / (2u * ACROSS) % (BM / RM / 2) * 2u + t % 2u;
-        return down * RM + t / (256 / PARTS) * (RM / PARTS) + i;
-    }
-    static __device__ unsigned column(int j, unsigned t) {
-        return t / 2u % ACROSS * V + j % V + j / V * (ACROSS * V);
-    }
-    // Where column n of the tile lies, so that each four of a thread's lie together.
-    static __device__ unsigned place(unsigned n) {
-        const unsigned j = n / (ACROSS * V) * V + n % V;
-        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
-    }
-
-    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
-    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
-    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
-
-    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
-
-    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
-    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
-    // Lines are rows or (COLUMNS) columns.
-    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
-    struct feed {
-        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
-        L load_from;
-        load_places<N, KC, found, L> from;
-        word_places<B, MASK> place;
-        found v[N];
-
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
-        static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
-            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
-        }
-
-        __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
-        __device__ __forceinline__ void load(unsigned k0) {
+    for (int o = 0; o < 4; o++) {
+        const int i2 = strip * 4 + o;
+        float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
-        }
-        __device__ __forceinline__ void begin(unsigned k0) {
-            from.begin(load_from, k0);
-            load(k0);
-        }
-        // The loads of the next step, if any.
-        __device__ __forceinline__ void next(unsigned k0, bool more) {
-            if (!more) return;
-            from.move(load_from, k0);
-            load(k0);
-        }
-        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
-            to[place(term(e), line(e))] = value;
-        }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
-            if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
-                return;
-            }
-            const float w[4] = {value.x, value.y, value.z, value.w};
+        for (int r0 = 0; r0 < 5; r0++) {
 #pragma unroll
-            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
-        }
-        // The loads of the step from term k0 on.
-        __device__ __forceinline__ void store(float *to, unsigned k0) {
-#pragma unroll
-            for (unsigned i = 0; i < N; i++) {
-                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
-                put(to, 256u * W * i, w);
+            for (int r1 = 0; r1 < 5; r1++) {
+                const float v0 = p1[i0 * 25 + r0 * 5 + r1];
+                acc0 += x[o + r0][r1 + 2] * v0;
+                acc1 += x[o + r0][r1 + 3] * v0;
+                acc2 += x[o + r0][r1 + 4] * v0;
+                acc3 += x[o + r0][r1 + 5] * v0;
             }
         }
-    };
-
-    static __device__ __forceinline__ void four(float *v, const float *from) {
-        const float4 w = *reinterpret_cast<const float4 *>(from);
-        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
-    }
-
-    // What a thread has of its rows and columns: sums of its group's terms.
-    struct tile_products {
-        float sum[RM][RN];
-    };
-    static __device__ __forceinline__ tile_products none() { return tile_products(); }
-
-    // Adds the product of what was put at `turn`, over the thread's part of the terms.
-    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
-                                         const word_places<BN, MASK> &at_b, tile_products &to) {
-        const float *a = factor(turn, 0), *b = factor(turn, 1);
-#pragma unroll
-        for (unsigned k = 0; k < KC / PARTS; k++) {
-            float x[RM], y[RN];
-#pragma unroll
-            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
-#pragma unroll
-            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
-#pragma unroll
-            for (int i = 0; i < RM * RN; i++) to.sum[i / RN][i % RN] += x[i / RN] * y[i % RN];
-        }
-    }
-
-    // What a thread stores: the groups' sums, added up in order, four columns of each thread at a
-    // time.
-    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {
-        const unsigned pitch = ACROSS * 4u, at = top() * pitch + across() * 4u;
-#pragma unroll
-        for (int i = 0; i < (PARTS > 1 ? 0 : RM * RN); i++)
-            acc[i / RN][i % RN] = own.sum[i / RN][i % RN];
-#pragma unroll
-        for (int j = 0; j < (PARTS > 1 ? RN : 0); j += 4) {
-            __syncthreads();
-#pragma unroll
-            for (int i = 0; i < RM; i++)
-                *reinterpret_cast<float4 *>(words + at + (part() * BM + i) * pitch) = make_float4(
-                    own.sum[i][j], own.sum[i][j + 1], own.sum[i][j + 2], own.sum[i][j + 3]);
-            __syncthreads();
-#pragma unroll
-            for (int i = 0; i < RM / PARTS; i++) {
-                float v[4] = {};
-#pragma unroll
-                for (int p = 0; p < PARTS; p++) {
-                    float w[4];
-                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
-#pragma unroll
-                    for (int k = 0; k < 4; k++) v[k] += w[k];
-                }
-#pragma unroll
-                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
-            }
-        }
-    }
-
-    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
-    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
-    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
-    // before that one is over.
-    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
-                                             bool next_early, tile_products &to) {
-        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
-            load_a);
-        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
-            load_b);
-        const unsigned own = part() * (KC / PARTS);
-        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
-        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
-        if (EARLY == 1) a.begin(from);
-        if (EARLY == 2) b.begin(from);
-        await_previous(next_early);
-        // Where the compiler knows that there are few steps it makes one of them, and spills.
-        until = kept(until);
-        if (EARLY != 1) a.begin(from);
-        if (EARLY != 2) b.begin(from);
-        for (unsigned k0 = from; k0 < until;) {
-            // Where a step lies is then part of the instructions.
-#pragma unroll
-            for (int turn = 0; turn < 2; turn++) {
-                a.store(factor(turn, 0), k0);
-                b.store(factor(turn, 1), k0);
-                k0 += KC;
-                const bool more = k0 < until;
-                // Begun before the barrier, where no compiler puts them behind the step.
-                a.next(k0, more);
-                b.next(k0, more);
-                __syncthreads();
-                step(turn, at_a, at_b, to);
-                if (!more) break;
-            }
-        }
-    }
-};
-
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// y.part[i0,i1,i2,i3,i4] = sum(r0) x[i2,r0,i3,i4] * y.relaid[i0,i1,r0]
-// p0: y.relaid, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_15839481(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 12544u * 64u, m0 = 0u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i1 * 32 + r0], i1 < 25);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 16u * 4u;
-        const int i4 = (int)(n % 50176u);
-        const int i2 = (int)(n / 50176u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[i2 * 1605632 + r0 * 50176 + i4]);
-    };
-    auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<200704, 3211264>(b),
-        next_early, dot);
-    float acc[4][4] = {};
-    tile.finish(dot, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i1 < 25) {
-            *reinterpret_cast<float4 *>(&y[i1 * 802816 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
+        reinterpret_cast<float4 *>(y)[i0 * 200704 + i1 * 12544 + i2 * 56
+            + i3 / 4] = make_float4(acc0, acc1, acc2, acc3);
     }
 }
 
 // by summation splitting
-// y[i0,0,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224, pad
-//     y.part 0
-static __global__ void __launch_bounds__(256) k_reduce_474f170d(const float *p0,
+// y[i0,0,i2,i3] = sum(r0) y.part[r0,i0,i2,i3]
+static __global__ void __launch_bounds__(256) k_reduce_25e346de(const float *p0,
     float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
     if (id >= 200704u) return;
-    const int i3 = (int)(id % 56u) * 4;
-    const int i2 = (int)(id / 56u % 224u);
-    const int i0 = (int)(id / 12544u);
+    const int i3 = (int)id * 4;
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const int t1 = i3 + r1 - 2;
-            const int t2 = r0 * 4014080 + r1 * 802816 + i0 * 50176 + t0 * 224 + t1;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)(t1 + 1) < 224u ? p0[t2 + 1] : 0.f;
-            const float v1 = (unsigned)t0 < 224u && (unsigned)(t1 + 2) < 224u ? p0[t2 + 2] : 0.f;
-            const float v2 = (unsigned)t0 < 224u && (unsigned)(t1 + 3) < 224u ? p0[t2 + 3] : 0.f;
-            acc0 += (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[t2] : 0.f;
-            acc1 += v0;
-            acc2 += v1;
-            acc3 += v2;
-        }
+    for (int r0 = 0; r0 < 32; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 802816 + i3]);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
     }
-    *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 224 + i3]) = make_float4(acc0, acc1, acc2,
-        acc3);
-}
-
-// Those that only create launches.
-
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
-    float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -603,10 +255,8 @@ static int launch(conv5x5 *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
-    // by operand re-laid
-    // y.relaid[i0,i1,i2] = k[0,i2,i0,i1]
-    CALL(launch(m, ALONE, k_relay_6b411249, "y.relaid", 4, 256, stream, relay{2, 0, {32, 25}, {25,
-        1}, {1, 32}}, v_k, v_y_relaid));
+    (void)m;
+    (void)stream;
     return 0;
 }
 
@@ -633,7 +283,7 @@ static int check_device(conv5x5 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_15839481);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_445a74bf);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -652,7 +302,6 @@ static int check_device(conv5x5 *m) {
 
 static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,
@@ -717,9 +366,8 @@ int conv5x5_create(conv5x5 **out, const void *weights, size_t bytes, const conv5
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_15839481, "y.part", 12544, 256, stream, v_y_relaid, v_x,
-        v_y_part));
-    CALL(launch(m, LAST, k_reduce_474f170d, "y", 784, 256, stream, v_y_part, v_y));
+    CALL(launch(m, FIRST, k_reduce_445a74bf, "y.part", 6272, 256, stream, v_x, v_k, v_y_part));
+    CALL(launch(m, LAST, k_reduce_25e346de, "y", 784, 256, stream, v_y_part, v_y));
     return 0;
 }
 
@@ -841,6 +489,6 @@ static const conv5x5_tensor info_weights[] = {
 static const conv5x5_info info = {
     "conv5x5", 1, 1, 1, info_inputs, info_outputs, info_weights,
     CONV5X5_ARENA_BYTES, CONV5X5_WEIGHT_BYTES,
-    3328ull, 80288256ull, 0x289948591d217129ull};
+    3328ull, 102763776ull, 0x289948591d217129ull};
 
 const conv5x5_info *conv5x5_describe(void) { return &info; }

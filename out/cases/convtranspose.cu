@@ -8,10 +8,10 @@
 // outputs   y: f32[16,256,4,4]
 // weights   1 tensor, blob of 7168 kB
 // memory    arena 2048 kB (workspace 2048 kB of it), constants 7168 kB, peak in create 16 MB
-// plan      1 step, 9.6 us estimated; 30.8 us without derivation
+// plan      1 step, 11.0 us estimated; 30.8 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//     9.6 us est. y.phases                 k_product_bf71f2ab, in 8 parts
+//    11.0 us est. y.phases                 k_product_0cd7596b, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -479,7 +479,8 @@ struct parts_in_memory {
     __device__ __forceinline__ T of(const T *own, int p, int apart) const {
         return __ldcg(own + (p - part()) * apart);
     }
-    __device__ __forceinline__ void leave() const {}
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
     __device__ __forceinline__ void end() const {}
 };
 
@@ -509,75 +510,17 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
     }
 }
 
-// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
-// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
-// what all have left. Compiled with -DNO_CLUSTERS they share memory there, too.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(NO_CLUSTERS)
-#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
-template <int PARTS, int N, int LINES>
-struct parts_in_cluster {
-    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS, SHARE = N * 256 / PARTS;
-    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
-    float4 *sums;
-    float *rows;
-
-    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
-    static __device__ __forceinline__ unsigned place(int n) {
-        return turn() * SHARE + n * 256u + threadIdx.x;
-    }
-    static __device__ __forceinline__ int vector(int n) {
-        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
-    }
-    static __device__ __forceinline__ unsigned thread(int n) {
-        return SAME ? threadIdx.x : place(n) % 256u;
-    }
-    static __device__ __forceinline__ bool has(int n) {
-        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
-    }
-    // All threads have read what they multiply.
-    __device__ __forceinline__ void begin() const { __syncthreads(); }
-    __device__ __forceinline__ bool arrive() const {
-        leave();
-        end();
-        return true;
-    }
-    template <typename T>
-    __device__ __forceinline__ T of(const T *own, int p, int) const {
-        const T *other;
-        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
-        return *other;
-    }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
-    }
-    __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-    }
-};
-#else
-#define CLUSTER(n) __launch_bounds__(256, 1)
-template <int PARTS, int N, int LINES>
-struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
-    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
-        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
-};
-#endif
-
 // by one-point rule by phases
 // y.phases[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) x[i0,r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     y.phases.lines[i1,i2,i3,r1,r2,r0] where i4 in 0:2, i5 in 0:2, pad x 0
 // p0: x, p1: y.phases.lines
-static __global__ void CLUSTER(8) k_product_bf71f2ab(const float *p0, const float *p1,
-    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+static __global__ void __launch_bounds__(256, 1) k_product_0cd7596b(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 8u % 4u * 64u, m0 = 0u;
-    const int i2 = (int)(id / 32u % 2u);
-    const int i1 = (int)(id / 64u % 2u);
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = id / 32u % 2u * 32u;
+    const int i2 = (int)(id / 64u % 2u);
+    const int i1 = (int)(id / 128u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
         const unsigned m = m0 + e / 32u;
         const int i5 = (int)(m % 2u);
@@ -602,12 +545,12 @@ static __global__ void CLUSTER(8) k_product_bf71f2ab(const float *p0, const floa
         next_early, dot);
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
+    const parts_in_memory<8, 2, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
     add_parts(shares, sum);
-    shares.leave();
+    shares.leave(sum);
 #pragma unroll
     for (int s = 0; s < 4 * shares.OWN; s += 1) {
         if (!shares.has(s / 4)) break;
@@ -740,7 +683,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_bf71f2ab);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_0cd7596b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -817,7 +760,7 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, ALONE, k_product_bf71f2ab, "y.phases", 128, 256, stream, v_x, v_y_phases_lines,
+    CALL(launch(m, ALONE, k_product_0cd7596b, "y.phases", 256, 256, stream, v_x, v_y_phases_lines,
         v_y, (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }

@@ -7,12 +7,12 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,256,14,14]
 // weights   1 tensor, blob of 4608 kB
-// memory    arena 5120 kB (workspace 2048 kB of it), constants 8192 kB, peak in create 18 MB
-// plan      3 steps, 13.2 us estimated; 18.7 us without derivation
+// memory    arena 3072 kB (workspace 0 B of it), constants 8192 kB, peak in create 16 MB
+// plan      3 steps, 13.7 us estimated; 18.9 us without derivation
 // libraries none
 // by        basis change 3
 //     1.7 us est. y.data                   k_basis_a4ec48a9
-//     9.9 us est. y.product                k_product_b85e3ac0, in 2 parts
+//    10.4 us est. y.product                k_product_4a1d4533
 //     1.5 us est. y.phases                 k_basis_ee175c09
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -23,7 +23,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DILATED_CONV_ARENA_BYTES 5242880ull
+#define DILATED_CONV_ARENA_BYTES 3145728ull
 #define DILATED_CONV_WEIGHT_BYTES 4718848ull
 
 #ifdef __cplusplus
@@ -95,12 +95,10 @@ const dilated_conv_info *dilated_conv_describe(void);
 #define v_x IN(float, 0)
 #define v_k INIT(0)
 #define v_y_filter CONST(0)
-#define v_y_data ARENA(2097152)
-#define v_y_product ARENA(4194304)
-#define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 8388864ull
+#define v_y_data ARENA(0)
+#define v_y_product ARENA(2097152)
+#define CONST_BYTES 8388608ull
 #define INIT_BYTES 4718592ull
-#define v_arrived CONST_OF(unsigned, 8388608)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -438,139 +436,6 @@ struct product_tile {
     }
 };
 
-// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
-template <typename U>
-static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
-    int last = 0;
-    __syncthreads();
-    if (threadIdx.x + threadIdx.y == 0u) {
-        __threadfence();
-        last = atomicInc(arrived, n - 1u) == n - 1u;
-        __threadfence();
-    }
-    return __syncthreads_or(last) != 0;
-}
-
-// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
-// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
-// goes on with what all have left, OWN vectors a thread.
-template <int PARTS, int N, int LINES>
-struct parts_in_memory {
-    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
-    float4 *sums;
-    float *rows;
-    unsigned *arrived;
-
-    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
-        : sums(parts + blockIdx.x * (N * 256u)),
-          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
-               blockIdx.x * (2u * LINES)),
-          arrived(counters + blockIdx.x / PARTS) {}
-    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
-    // Which of the TURNS blocks that go on this is.
-    static __device__ __forceinline__ unsigned turn() { return 0u; }
-    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
-    // which thread's sums it is; and whether there is one.
-    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
-    static __device__ __forceinline__ int vector(int n) { return n; }
-    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
-    static __device__ __forceinline__ bool has(int) { return true; }
-    __device__ __forceinline__ void begin() const {}
-    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
-    // What block p has left where this one left *own: in memory blocks are `apart`.
-    template <typename T>
-    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
-        return __ldcg(own + (p - part()) * apart);
-    }
-    __device__ __forceinline__ void leave() const {}
-    __device__ __forceinline__ void end() const {}
-};
-
-template <typename S, int RM, int RN>
-static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
-    shares.begin();
-#pragma unroll
-    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
-        float v[4];
-#pragma unroll
-        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
-    }
-}
-
-// All parts of what this block goes on with, added up in order, whichever of them is its own.
-template <typename S>
-static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
-#pragma unroll
-    for (int n = 0; n < S::OWN; n++) {
-        if (!S::has(n)) break;
-#pragma unroll
-        for (int p = 0; p < S::COUNT; p++) {
-            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
-            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
-        }
-    }
-}
-
-// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
-// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
-// what all have left. Compiled with -DNO_CLUSTERS they share memory there, too.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(NO_CLUSTERS)
-#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
-template <int PARTS, int N, int LINES>
-struct parts_in_cluster {
-    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
-                     TURNS = PARTS, SHARE = N * 256 / PARTS;
-    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
-    float4 *sums;
-    float *rows;
-
-    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
-        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
-    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
-    static __device__ __forceinline__ unsigned place(int n) {
-        return turn() * SHARE + n * 256u + threadIdx.x;
-    }
-    static __device__ __forceinline__ int vector(int n) {
-        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
-    }
-    static __device__ __forceinline__ unsigned thread(int n) {
-        return SAME ? threadIdx.x : place(n) % 256u;
-    }
-    static __device__ __forceinline__ bool has(int n) {
-        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
-    }
-    // All threads have read what they multiply.
-    __device__ __forceinline__ void begin() const { __syncthreads(); }
-    __device__ __forceinline__ bool arrive() const {
-        leave();
-        end();
-        return true;
-    }
-    template <typename T>
-    __device__ __forceinline__ T of(const T *own, int p, int) const {
-        const T *other;
-        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
-        return *other;
-    }
-    // No block ends while others read what it has left.
-    __device__ __forceinline__ void leave() const {
-        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
-    }
-    __device__ __forceinline__ void end() const {
-        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-    }
-};
-#else
-#define CLUSTER(n) __launch_bounds__(256, 1)
-template <int PARTS, int N, int LINES>
-struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
-    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
-        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
-};
-#endif
-
 // y.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
 static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
     const float s0 = d[0];
@@ -628,46 +493,35 @@ static __global__ void __launch_bounds__(64) k_basis_a4ec48a9(const float *p0,
 // by digit re-layout; basis change F(2x2,3x3)
 // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] * y.filter[i0,i1,i2,r0]
 // p0: y.filter, p1: y.data
-static __global__ void CLUSTER(2) k_product_b85e3ac0(const float *p0, const float *p1,
-    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+static __global__ void __launch_bounds__(256, 2) k_product_4a1d4533(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 2u % 4u * 64u;
-    const int i1 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 8u * 32u;
+    const int i1 = (int)(id / 16u % 16u);
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
         return fetch<float4>(&p0[i1 * 131072 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i6 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i6 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
         return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
     auto dot = tile.none();
-    const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<256,
-        4096>(b), next_early, dot);
-    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 8192>(b), next_early,
+        dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
-    leave_part(shares, acc);
-    if (!shares.arrive()) return;
-    float sum[4 * shares.OWN] = {};
-    add_parts(shares, sum);
-    shares.leave();
 #pragma unroll
-    for (int s = 0; s < 4 * shares.OWN; s += 4) {
-        if (!shares.has(s / 4)) break;
-        const unsigned thread = shares.thread(s / 4);
-        const int e = 4 * shares.vector(s / 4) + s % 4;
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i, thread));
-        const int i6 = (int)(n0 + tile.column(j, thread));
-        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(sum[s], sum[s + 1],
-            sum[s + 2], sum[s + 3]);
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
-    shares.end();
 }
 
 // y.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
@@ -896,7 +750,6 @@ static int check_device(dilated_conv *m) {
 static int upload(dilated_conv *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,
@@ -963,8 +816,8 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_basis_a4ec48a9, "y.data", 512, 64, stream, v_x, v_y_data));
-    CALL(launch(m, FIRST, k_product_b85e3ac0, "y.product", 128, 256, stream, v_y_filter, v_y_data,
-        v_y_product, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, FIRST, k_product_4a1d4533, "y.product", 256, 256, stream, v_y_filter, v_y_data,
+        v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, LAST, k_basis_ee175c09, "y.phases", 256, 64, stream, v_y_product, v_y));
     return 0;
@@ -1089,6 +942,6 @@ static const dilated_conv_tensor info_weights[] = {
 static const dilated_conv_info info = {
     "dilated_conv", 1, 1, 1, info_inputs, info_outputs, info_weights,
     DILATED_CONV_ARENA_BYTES, DILATED_CONV_WEIGHT_BYTES,
-    8388864ull, 18350336ull, 0xed7187898741c454ull};
+    8388608ull, 16252928ull, 0xed7187898741c454ull};
 
 const dilated_conv_info *dilated_conv_describe(void) { return &info; }

@@ -10,12 +10,11 @@
 //           c: f32[1,160,18,18]
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
-// memory    arena 8019 kB (workspace 0 B of it), constants 2112 kB, peak in create 12 MB
-// plan      3 steps, 15.2 us estimated; 24.3 us without derivation
+// memory    arena 3003 kB (workspace 2112 kB of it), constants 2113 kB, peak in create 7228 kB
+// plan      2 steps, 15.6 us estimated; 25.5 us without derivation
 // libraries none
-// by        summation splitting 1, merging 4
-//    10.8 us est. a.merged.parts           k_product_2cb53eaf
-//     2.7 us est. a.merged                 k_reduce_a6c4fbad
+// by        merging 5
+//    13.9 us est. a.merged                 k_product_1d865bfb, in 2 parts
 //     1.7 us est. a                        k_siblings_c96b644d
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -26,7 +25,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define FOUR_CONV1X1_ARENA_BYTES 8211456ull
+#define FOUR_CONV1X1_ARENA_BYTES 3075072ull
 #define FOUR_CONV1X1_WEIGHT_BYTES 2162944ull
 
 #ifdef __cplusplus
@@ -104,10 +103,11 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 #define v_kc INIT(1179648)
 #define v_kd INIT(1671168)
 #define v_a_weights CONST(0)
-#define v_a_merged_parts ARENA(0)
-#define v_a_merged ARENA(7299072)
-#define CONST_BYTES 2162688ull
+#define v_a_merged ARENA(2162688)
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 2163200ull
 #define INIT_BYTES 2162688ull
+#define v_arrived CONST_OF(unsigned, 2162688)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -445,60 +445,191 @@ struct product_tile {
     }
 };
 
-// by merging: shared input; summation splitting (parts)
-// a.merged.parts[i0,0,i2,i3,i4] = sum(r0) x[0,96*i0+r0,i3,i4] * a.weights[i2,96*i0+r0] where
-//     i0 in 0:8, r0 in 0:96
-// p0: a.weights, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_2cb53eaf(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 3u * 128u, m0 = id / 3u % 11u * 64u;
-    const int i0 = (int)(id / 33u % 8u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 768 + i0 * 96 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 32u * 4u);
-        const int r0 = (int)(e / 32u);
-        return fetch<float4>(&p1[i0 * 31104 + r0 * 324 + i4], i4 < 324);
-    };
-    auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 96u, moving<4, 196608>(a), moving<1296, 10368>(b), next_early,
-        dot);
-    float acc[4][8] = {};
-    tile.finish(dot, acc);
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again. A template, since a device may need none.
+template <typename U>
+static __device__ __forceinline__ bool arrives_last(U *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// How PARTS blocks share the terms of a tile of LINES rows: each leaves its sums, N vectors of four
+// a thread, in memory; behind those of all tiles, two sums of each of its rows. The last to arrive
+// goes on with what all have left, OWN vectors a thread.
+template <int PARTS, int N, int LINES>
+struct parts_in_memory {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = N, TURNS = 1;
+    float4 *sums;
+    float *rows;
+    unsigned *arrived;
+
+    __device__ __forceinline__ parts_in_memory(float4 *parts, unsigned *counters, void *)
+        : sums(parts + blockIdx.x * (N * 256u)),
+          rows(reinterpret_cast<float *>(parts + gridDim.x * (N * 256u)) +
+               blockIdx.x * (2u * LINES)),
+          arrived(counters + blockIdx.x / PARTS) {}
+    static __device__ __forceinline__ int part() { return int(blockIdx.x % PARTS); }
+    // Which of the TURNS blocks that go on this is.
+    static __device__ __forceinline__ unsigned turn() { return 0u; }
+    // Of vector n of those that this thread goes on with: where it lies, that is, which vector of
+    // which thread's sums it is; and whether there is one.
+    static __device__ __forceinline__ unsigned place(int n) { return n * 256u + threadIdx.x; }
+    static __device__ __forceinline__ int vector(int n) { return n; }
+    static __device__ __forceinline__ unsigned thread(int) { return threadIdx.x; }
+    static __device__ __forceinline__ bool has(int) { return true; }
+    __device__ __forceinline__ void begin() const {}
+    __device__ __forceinline__ bool arrive() const { return arrives_last(arrived, PARTS); }
+    // What block p has left where this one left *own: in memory blocks are `apart`.
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int apart) const {
+        return __ldcg(own + (p - part()) * apart);
+    }
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&)[SUMS]) const {}
+    __device__ __forceinline__ void end() const {}
+};
+
+template <typename S, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const S &shares, const float (&acc)[RM][RN]) {
+    shares.begin();
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 324) {
-            *reinterpret_cast<float4 *>(&y[i0 * 228096 + i2 * 324 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    for (unsigned e = 0; e < unsigned(S::VECTORS); e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        shares.sums[e * 256u + threadIdx.x] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// All parts of what this block goes on with, added up in order, whichever of them is its own.
+template <typename S>
+static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4 * S::OWN]) {
+#pragma unroll
+    for (int n = 0; n < S::OWN; n++) {
+        if (!S::has(n)) break;
+#pragma unroll
+        for (int p = 0; p < S::COUNT; p++) {
+            const float4 w = shares.of(shares.sums + S::place(n), p, S::VECTORS * 256);
+            sum[4 * n] += w.x, sum[4 * n + 1] += w.y, sum[4 * n + 2] += w.z, sum[4 * n + 3] += w.w;
         }
     }
 }
 
-// a.merged[0,i1,i2,i3] = sum(r0) a.merged.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_reduce_a6c4fbad(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 57024u) return;
-    const int i3 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 228096 + i3]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
+// The same where these blocks are a cluster (of compute capability 9.0 and later): each leaves its
+// sums in its own shared memory, from the beginning of the tile on, and goes on with a share of
+// what all have left. Compiled with -DNO_CLUSTERS they share memory there, too.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(NO_CLUSTERS)
+#define CLUSTER(n) __launch_bounds__(256, 1) __cluster_dims__(n)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster {
+    static const int COUNT = PARTS, VECTORS = N, ROWS = LINES, OWN = (N + PARTS - 1) / PARTS,
+                     TURNS = PARTS, SHARE = N * 256 / PARTS;
+    static const bool SAME = N % PARTS == 0;  // threads go on with their own places
+    float4 *sums;
+    float *rows;
+
+    __device__ __forceinline__ parts_in_cluster(float4 *, unsigned *, void *tile)
+        : sums(static_cast<float4 *>(tile)), rows(static_cast<float *>(tile) + N * 1024) {}
+    static __device__ __forceinline__ unsigned turn() { return blockIdx.x % PARTS; }
+    static __device__ __forceinline__ unsigned place(int n) {
+        return turn() * SHARE + n * 256u + threadIdx.x;
     }
-    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
+    static __device__ __forceinline__ int vector(int n) {
+        return SAME ? int(turn()) * OWN + n : int(place(n) / 256u);
+    }
+    static __device__ __forceinline__ unsigned thread(int n) {
+        return SAME ? threadIdx.x : place(n) % 256u;
+    }
+    static __device__ __forceinline__ bool has(int n) {
+        return SAME || n * 256u + threadIdx.x < unsigned(SHARE);
+    }
+    // All threads have read what they multiply.
+    __device__ __forceinline__ void begin() const { __syncthreads(); }
+    __device__ __forceinline__ bool arrive() const {
+        asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+        end();
+        return true;
+    }
+    template <typename T>
+    __device__ __forceinline__ T of(const T *own, int p, int) const {
+        const T *other;
+        asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(p));
+        return *other;
+    }
+    // No block ends while others read what it has left. That their threads have got what they read
+    // is known when something was made of it; to say so, nothing has to be visible to others, for
+    // which a block would wait half a microsecond.
+    template <int SUMS>
+    __device__ __forceinline__ void leave(const float (&sum)[SUMS]) const {
+        unsigned bits = 0u;
+#pragma unroll
+        for (int s = 0; s < SUMS; s++) bits |= __float_as_uint(sum[s]);
+        __syncthreads_or(bits != 0u);
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    }
+    __device__ __forceinline__ void end() const {
+        asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    }
+};
+#else
+#define CLUSTER(n) __launch_bounds__(256, 1)
+template <int PARTS, int N, int LINES>
+struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
+    __device__ __forceinline__ parts_in_cluster(float4 *parts, unsigned *counters, void *tile)
+        : parts_in_memory<PARTS, N, LINES>(parts, counters, tile) {}
+};
+#endif
+
+// by merging: shared input
+// a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
+// p0: a.weights, p1: x
+static __global__ void CLUSTER(2) k_product_1d865bfb(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 2u % 6u * 64u, m0 = id / 12u % 11u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 768 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 324 + i3], i3 < 324);
+    };
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 2, from = part * 384u;
+    tile.multiply<true, false, 1>(from, min(from + 384u, 768u), moving<4, 98304>(a), moving<1296,
+        20736>(b), next_early, dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 324) {
+            *reinterpret_cast<float4 *>(&y[i1 * 324 + i3]) = make_float4(sum[s], sum[s + 1],
+                sum[s + 2], sum[s + 3]);
+        }
+    }
+    shares.end();
 }
 
 // by merging: shared input
@@ -697,7 +828,7 @@ static int check_device(four_conv1x1 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_2cb53eaf);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_1d865bfb);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -717,6 +848,7 @@ static int check_device(four_conv1x1 *m) {
 static int upload(four_conv1x1 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 512ull, 0, 512ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_ka,
@@ -785,10 +917,8 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_2cb53eaf, "a.merged.parts", 264, 256, stream, v_a_weights, v_x,
-        v_a_merged_parts));
-    CALL(launch(m, MIDDLE, k_reduce_a6c4fbad, "a.merged", 446, 128, stream, v_a_merged_parts,
-        v_a_merged));
+    CALL(launch(m, FIRST, k_product_1d865bfb, "a.merged", 132, 256, stream, v_a_weights, v_x,
+        v_a_merged, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_siblings_c96b644d, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
         v_d));
     return 0;
@@ -919,6 +1049,6 @@ static const four_conv1x1_tensor info_weights[] = {
 static const four_conv1x1_info info = {
     "four_conv1x1", 1, 4, 4, info_inputs, info_outputs, info_weights,
     FOUR_CONV1X1_ARENA_BYTES, FOUR_CONV1X1_WEIGHT_BYTES,
-    2162688ull, 12536832ull, 0xe9b03ca0b837ced9ull};
+    2163200ull, 7400960ull, 0xe9b03ca0b837ced9ull};
 
 const four_conv1x1_info *four_conv1x1_describe(void) { return &info; }

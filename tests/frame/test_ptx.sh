@@ -64,7 +64,8 @@ for order in '' rev; do
     done
     expect 0 clusters right
     expect 4 clusters reads_early
-    for name in ends_early beyond arrives_twice stays_away part_of_one; do
+    for name in ends_early beyond arrives_twice stays_away part_of_one shows_nothing \
+        reads_late; do
         expect 86 clusters $name
     done
 done

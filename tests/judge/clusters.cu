@@ -5,11 +5,14 @@
 #include <string.h>
 
 enum { BLOCKS = 4, BLOCK = 64, N = 3 * BLOCKS * BLOCK };
-enum fault { NONE, EARLY, LEAVES, WIDE, TWICE, STAYS };
+enum fault { NONE, EARLY, LEAVES, WIDE, TWICE, STAYS, HIDES, LATE };
 
 #ifdef __CUDA_ARCH__
 #define CLUSTER __cluster_dims__(BLOCKS)
 static __device__ void arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+static __device__ void only_arrive() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 static __device__ void await() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 static __device__ const float *of_block(const float *own, unsigned block) {
     const float *other;
@@ -19,6 +22,7 @@ static __device__ const float *of_block(const float *own, unsigned block) {
 #else
 #define CLUSTER
 static void arrive() {}
+static void only_arrive() {}
 static void await() {}
 static const float *of_block(const float *own, unsigned) { return own; }
 #endif
@@ -31,16 +35,18 @@ static __device__ void add_up(const float *x, float *y) {
     s[t] = x[blockIdx.x * BLOCK + t];
     if (HOW == STAYS && rank == 1) return;
     if (HOW != EARLY) {
-        arrive();
+        if (HOW == HIDES) only_arrive();
+        else arrive();
         if (HOW == TWICE) arrive();
         await();
     }
     __syncthreads();
     float sum = 0;
+    if (HOW == LATE) only_arrive();
     for (unsigned b = 0; b < BLOCKS; b++)
         sum += *of_block(&s[BLOCK - 1 - t], HOW == WIDE ? b + 1 : b);
     if (HOW != LEAVES) {
-        arrive();
+        if (HOW != LATE) only_arrive();
         y[blockIdx.x * BLOCK + t] = sum;
         await();
     } else {
@@ -54,6 +60,8 @@ __global__ void CLUSTER ends_early(const float *x, float *y) { add_up<LEAVES>(x,
 __global__ void CLUSTER beyond(const float *x, float *y) { add_up<WIDE>(x, y); }
 __global__ void CLUSTER arrives_twice(const float *x, float *y) { add_up<TWICE>(x, y); }
 __global__ void CLUSTER stays_away(const float *x, float *y) { add_up<STAYS>(x, y); }
+__global__ void CLUSTER shows_nothing(const float *x, float *y) { add_up<HIDES>(x, y); }
+__global__ void CLUSTER reads_late(const float *x, float *y) { add_up<LATE>(x, y); }
 
 #define IS(case) (strcmp(name, #case) == 0)
 
@@ -69,6 +77,8 @@ int main(int argc, char **argv) {
     if (IS(beyond)) kernel = beyond;
     if (IS(arrives_twice)) kernel = arrives_twice;
     if (IS(stays_away)) kernel = stays_away;
+    if (IS(shows_nothing)) kernel = shows_nothing;
+    if (IS(reads_late)) kernel = reads_late;
     for (int i = 0; i < N; i++) host[i] = (float)(i % 97);
     if (cudaMalloc(&x, sizeof host) || cudaMalloc(&y, sizeof got)) return 3;
     cudaMemcpy(x, host, sizeof host, cudaMemcpyHostToDevice);

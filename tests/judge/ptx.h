@@ -254,11 +254,12 @@ struct range {
 
 struct launch;
 
-// Blocks that run side by side: how many of their warps have arrived at their barrier, and how
-// often all have.
+// Blocks that run side by side: how many of their warps have arrived at their barrier, how many of
+// these let others see what they wrote, how often all have arrived, and whether all let others see.
 struct cluster {
     std::vector<std::unique_ptr<cta>> blocks;
-    size_t arrived = 0, turn = 0;
+    size_t arrived = 0, released = 0, turn = 0;
+    bool visible = true;
 };
 
 // A block with its warps. `ahead`: what comes before the grid is not over yet.

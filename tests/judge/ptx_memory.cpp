@@ -77,6 +77,11 @@ char *in_cluster(warp &w, const inst &i, const char *p, size_t bytes) {
             fault(w, i, over ? "shared memory of a block that is over" : "%zu bytes at its end",
                   bytes);
         }
+        if (w.arrived || !w.block->in->visible) {
+            fault(w, i,
+                  w.arrived ? "shared memory of a block that need not wait any more"
+                            : "shared memory of a block behind a barrier that shows nothing");
+        }
         return b->shared.data() + (p - first);
     }
     return nullptr;

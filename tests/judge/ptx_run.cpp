@@ -164,8 +164,10 @@ bool cluster_step(warp &w, const inst &i) {
     if (i.kind == step::arrive) {
         w.arrived = true;
         w.turn = all.turn;
+        all.released += !i.flags;
         if (++all.arrived == all.blocks.size() * w.block->warps.size()) {
-            all.arrived = 0;
+            all.visible = all.released == all.arrived;
+            all.arrived = all.released = 0;
             all.turn++;
         }
     } else if (all.turn == w.turn) {

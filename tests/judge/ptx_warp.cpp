@@ -250,6 +250,7 @@ bool choose_barrier(opcode &op, choice &c, const statement &s) {
     }
     if (op.take("cluster")) {
         i.kind = op.take("arrive") ? step::arrive : op.take("wait") ? step::join : step::trap;
+        i.flags = i.kind == step::arrive && op.take("relaxed");
         op.take(i.kind == step::arrive ? "release" : "acquire");
         return i.kind != step::trap && op.take("aligned");
     }
