@@ -595,7 +595,8 @@ struct started : launch {
 // The blocks from `first` on, which are a cluster.
 void prepare_cluster(cluster &c, launch &of, size_t first, bool ahead) {
     c.blocks.resize(of.code->cluster);
-    c.arrived = 0;
+    c.arrived = c.released = 0;
+    c.visible = true;
     for (size_t n = 0; n < c.blocks.size(); n++) {
         if (!c.blocks[n]) {
             c.blocks[n] = std::make_unique<cta>();
