@@ -73,7 +73,7 @@ COUNTS = [
     # Heads and windows that are counted with batches are dimensions, so copies need no kernels.
     ("tests/unseen/attention_heads.ein", 1, 3, []),
     ("tests/unseen/attention_heads.ein", 1, 3, ["--math", "fp16"]),
-    ("tests/unseen/attention_heads.ein", 1, 4, ["--rules=-apart"]),
+    ("tests/unseen/attention_heads.ein", 1, 3, ["--rules=-apart"]),
     ("tests/unseen/attention_batches.ein", 1, 3, []),
     ("tests/unseen/attention_batches.ein", 1, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_grid.ein", 1, 3, []),
