@@ -7,9 +7,9 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
-// memory    arena 55 MB (workspace 32 MB of it), constants 247 MB, peak in create 364 MB
-// plan      43 steps, 540.3 us estimated; 1199.4 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 0.0 us more
+// memory    arena 55 MB (workspace 9216 kB of it), constants 247 MB, peak in create 364 MB
+// plan      43 steps, 533.6 us estimated; 1199.4 us without derivation
+// libraries none
 // by        basis change 37, operand re-laid 1, summation splitting 1
 //     6.9 us est. v1.a                     k_product_34540688
 //    11.5 us est. v1.b.c.sum.data          k_basis_f9e23067
@@ -25,9 +25,9 @@
 //     4.0 us est. v3.a.c.sum.data          k_stitch_7e41d5ba
 //    20.1 us est. v3.a.c.sum.product       k_product_fb9a7ab9
 //     5.6 us est. v3.b.c.sum.data          k_stitch_9c61aaa7
-//    40.8 us est. v3.b.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
+//    37.5 us est. v3.b.c.sum.product       k_product_c81e6213
 //     5.6 us est. v3.c.c.sum.data          k_stitch_9c61aaa7
-//    40.8 us est. v3.c.c.sum.product       cuBLAS sgemm 256 x 196 x 256, batch 36
+//    37.5 us est. v3.c.c.sum.product       k_product_c81e6213
 //     3.2 us est. p3                       k_stitch_61e6c602
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
 //    23.1 us est. v4.a.c.sum.product       k_product_6f53428a
@@ -57,7 +57,6 @@
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,26 +198,26 @@ const csrnet_info *csrnet_describe(void);
 #define v_v2_b ARENA(0)
 #define v_v3_a_c_sum_data ARENA(7225344)
 #define v_v3_a_c_sum_product ARENA(0)
-#define v_v3_b_c_sum_data ARENA(33554432)
-#define v_v3_b_c_sum_product ARENA(40779776)
-#define v_v3_c_c_sum_data ARENA(33554432)
-#define v_v3_c_c_sum_product ARENA(40779776)
-#define v_p3 ARENA(0)
+#define v_v3_b_c_sum_data ARENA(7225344)
+#define v_v3_b_c_sum_product ARENA(0)
+#define v_v3_c_c_sum_data ARENA(7225344)
+#define v_v3_c_c_sum_product ARENA(0)
+#define v_p3 ARENA(7225344)
 #define v_v4_a_c_sum_data ARENA(3612672)
 #define v_v4_a_c_sum_product ARENA(0)
-#define v_v4_b_c_sum_data ARENA(33554432)
-#define v_v4_b_c_sum_product ARENA(37167104)
-#define v_v4_c_c_sum_data ARENA(33554432)
-#define v_v4_c_c_sum_product ARENA(37167104)
+#define v_v4_b_c_sum_data ARENA(9437184)
+#define v_v4_b_c_sum_product ARENA(13049856)
+#define v_v4_c_c_sum_data ARENA(9437184)
+#define v_v4_c_c_sum_product ARENA(13049856)
 #define v_d1_c_sum_digits_split ARENA(0)
-#define v_d1_c_sum_data ARENA(33554432)
-#define v_d1_c_sum_product ARENA(38273024)
-#define v_d2_c_sum_data ARENA(33554432)
-#define v_d2_c_sum_product ARENA(38273024)
-#define v_d3_c_sum_data ARENA(33554432)
-#define v_d3_c_sum_product ARENA(38273024)
-#define v_d4_c_sum_data ARENA(33554432)
-#define v_d4_c_sum_product ARENA(38273024)
+#define v_d1_c_sum_data ARENA(9437184)
+#define v_d1_c_sum_product ARENA(14155776)
+#define v_d2_c_sum_data ARENA(9437184)
+#define v_d2_c_sum_product ARENA(14155776)
+#define v_d3_c_sum_data ARENA(9437184)
+#define v_d3_c_sum_product ARENA(14155776)
+#define v_d4_c_sum_data ARENA(9437184)
+#define v_d4_c_sum_product ARENA(14155776)
 #define v_d5_c_sum_data ARENA(0)
 #define v_d5_c_sum_product ARENA(2359296)
 #define v_d6_c_sum_relaid CONST(258958848)
@@ -227,8 +226,6 @@ const csrnet_info *csrnet_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 259260160ull
 #define INIT_BYTES 65028096ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 259253760)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1393,6 +1390,43 @@ static __global__ void __launch_bounds__(224) k_stitch_9c61aaa7(const float *p0,
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_2648f63f(own, y, slice * 196u + k);
+}
+
+// by basis change F(4x4,3x3)
+// v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
+//     v3.b.c.sum.filter[i0,i1,i2,r0]
+// p0: v3.b.c.sum.filter, p1: v3.b.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_c81e6213(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i1 = (int)(id / 16u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i1 * 50176 + r0 * 196 + i4], i4 < 196);
+    };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 65536>(a), moving<784, 12544>(b), next_early,
+        dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
@@ -2603,7 +2637,6 @@ struct csrnet {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2635,69 +2668,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_v3_b_c_sum_product = {"v3.b.c.sum.product", 0, 0, 36, 256, 196, 256,
-    256, 196, 196, 65536, 50176, 50176, 1.f};
-static const gemm_size gemm_v3_c_c_sum_product = {"v3.c.c.sum.product", 0, 0, 36, 256, 196, 256,
-    256, 196, 196, 65536, 50176, 50176, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -2858,7 +2828,7 @@ static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(csrnet *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -2935,20 +2905,16 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
         v_v3_a_c_sum_data));
     CALL(launch(m, MIDDLE, k_product_fb9a7ab9, "v3.a.c.sum.product", 576, 256, stream,
         v_v3_a_c_sum_filter, v_v3_a_c_sum_data, v_v3_a_c_sum_product));
-    CALL(launch(m, LAST, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
+    CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
-    // by basis change F(4x4,3x3)
-    // v3.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v3.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     v3.b.c.sum.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
-        v_v3_b_c_sum_product));
-    CALL(launch(m, ALONE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
+    CALL(launch(m, MIDDLE, k_product_c81e6213, "v3.b.c.sum.product", 576, 256, stream,
+        v_v3_b_c_sum_filter, v_v3_b_c_sum_data, v_v3_b_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_9c61aaa7, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
-    // as v3.b.c.sum.product
-    CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
-        v_v3_c_c_sum_product));
-    CALL(launch(m, FIRST, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product, v_v3_c_b,
-        v_p3));
+    CALL(launch(m, MIDDLE, k_product_c81e6213, "v3.c.c.sum.product", 576, 256, stream,
+        v_v3_c_c_sum_filter, v_v3_c_c_sum_data, v_v3_c_c_sum_product));
+    CALL(launch(m, MIDDLE, k_stitch_61e6c602, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+        v_v3_c_b, v_p3));
     CALL(launch(m, LAST, k_basis_9ce5c035, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     CALL(launch(m, FIRST, k_product_6f53428a, "v4.a.c.sum.product", 288, 256, stream,
@@ -3041,7 +3007,6 @@ static int run_on(csrnet *m, const void *const *in, void *const *out, cudaStream
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -3116,7 +3081,6 @@ int csrnet_capture(csrnet *m, const void *const *in, void *const *out) {
 void csrnet_destroy(csrnet *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

@@ -7,11 +7,10 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 32 MB (workspace 22 MB of it), constants 61 MB, peak in create 145 MB
-// plan      121 steps, 547.6 us estimated; 855.8 us without derivation
-// libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
-//           cuBLAS (596 MB) 1 step, without it up to 0.0 us more
-// by        basis change 18, merging 91, summation splitting 16, products with one weight
+// memory    arena 20 MB (workspace 9072 kB of it), constants 61 MB, peak in create 133 MB
+// plan      120 steps, 544.2 us estimated; 855.8 us without derivation
+// libraries none
+// by        basis change 18, merging 92, summation splitting 15, products with one weight
 //     collected 2
 //     9.3 us est. stem                     k_product_25e65940
 //     2.0 us est. p                        k_reduce_771927ed
@@ -30,7 +29,7 @@
 //     4.4 us est. l1.1.b.c.sum.product     k_product_12ce7e9e
 //     1.8 us est. l1.1.b                   k_basis_3adc4c30
 //     4.7 us est. l1.1                     k_product_adbc1c16
-//    28.2 us est. l2.a.c.sum.merged        cuDNN conv 1x1, 256 to 590
+//    26.4 us est. l2.a.c.sum.merged        k_product_0df9f84d
 //     9.7 us est. l2.b.c.sum.part          k_product_fb0491af
 //     3.1 us est. g1.l1                    k_siblings_e1e32c64
 //     4.4 us est. g1.l2.sum.merged         k_product_9c726dee
@@ -79,9 +78,8 @@
 //     3.6 us est. l3.c2.4.sum.merged       k_product_bf71a9d7
 //     1.5 us est. l3.f.4.sum.terms         k_row_d32a0c06
 //     3.6 us est. l3                       k_product_763dde0f
-//    23.7 us est. g3.l1.sum.merged         cuBLAS sgemm 1358 x 196 x 1024
-//    13.0 us est. l4.l1.c.sum.parts        k_product_431d3121
-//     2.7 us est. g3.l1                    k_siblings_d7aaff56
+//    36.0 us est. g3.l1.sum.merged         k_product_e92525e9
+//     1.7 us est. g3.l1                    k_siblings_f4d277f2
 //     4.1 us est. g3.s                     k_product_17b9594d, in 8 parts
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
 //     5.3 us est. l4.l2.c.sum.merged       k_product_7626f229
@@ -137,15 +135,13 @@
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define GCN_ARENA_BYTES 33680896ull
+#define GCN_ARENA_BYTES 21073920ull
 #define GCN_WEIGHT_BYTES 56293120ull
 
 #ifdef __cplusplus
@@ -381,17 +377,17 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_2_joined ARENA(351232)
 #define v_l4_t1_1_joined ARENA(351232)
 #define v_l4_t1_0_joined ARENA(351232)
-#define v_l4_m_joined ARENA(25516544)
-#define v_l4_l1_joined ARENA(26419712)
+#define v_l4_m_joined ARENA(10672896)
+#define v_l4_l1_joined ARENA(11576064)
 #define v_l3_t1_4_joined ARENA(666624)
 #define v_l3_t1_3_joined ARENA(666624)
 #define v_l3_t1_2_joined ARENA(666624)
 #define v_l3_t1_1_joined ARENA(2049792)
 #define v_l3_t1_0_joined ARENA(0)
-#define v_l3_m_joined ARENA(27183104)
+#define v_l3_m_joined ARENA(13404160)
 #define v_l3_l1_joined ARENA(4114688)
 #define v_g2_l1_joined ARENA(0)
-#define v_g1_l1_joined ARENA(3612672)
+#define v_g1_l1_joined ARENA(18296320)
 #define v_l1_b_joined ARENA(3612672)
 #define v_stem ARENA(0)
 #define v_l1_b_c_sum_filter CONST(4451328)
@@ -412,50 +408,50 @@ const gcn_info *gcn_describe(void);
 #define v_l1_1_b_c_sum_data ARENA(0)
 #define v_l1_1_b_c_sum_product ARENA(6422528)
 #define v_l1_1_b ARENA(0)
-#define v_l1_1 ARENA(30469632)
+#define v_l1_1 ARENA(15085056)
 #define v_l2_a_c_sum_weights CONST(6352896)
-#define v_l2_a_c_sum_merged ARENA(23068672)
+#define v_l2_a_c_sum_merged ARENA(0)
 #define v_g1_l2_sum_weights CONST(6957056)
-#define v_g1_l2_sum_merged ARENA(23068672)
+#define v_g1_l2_sum_merged ARENA(9289728)
 #define v_g1_s_const CONST(6995968)
-#define v_g1_s ARENA(30871040)
-#define v_g1_a ARENA(30469632)
-#define v_l2_b_c_sum_part ARENA(0)
-#define v_l2_b ARENA(4139520)
+#define v_g1_s ARENA(15486464)
+#define v_g1_a ARENA(15749888)
+#define v_l2_b_c_sum_part ARENA(7400960)
+#define v_l2_b ARENA(19901952)
 #define v_l2_const CONST(6996224)
-#define v_l2 ARENA(28864000)
+#define v_l2 ARENA(18296320)
 #define v_l2_0_b_c_sum_filter CONST(6998272)
-#define v_l2_0_a ARENA(30469632)
+#define v_l2_0_a ARENA(15085056)
 #define v_l2_0_b_c_sum_data ARENA(0)
 #define v_l2_0_b_c_sum_product ARENA(903168)
 #define v_l2_0_b ARENA(0)
-#define v_l2_0 ARENA(23068672)
+#define v_l2_0 ARENA(9289728)
 #define v_l2_1_b_c_sum_filter CONST(9357568)
-#define v_l2_1_a ARENA(24674304)
+#define v_l2_1_a ARENA(10895360)
 #define v_l2_1_b_c_sum_data ARENA(0)
 #define v_l2_1_b_c_sum_product ARENA(903168)
 #define v_l2_1_b ARENA(0)
-#define v_l2_1 ARENA(24674304)
+#define v_l2_1 ARENA(10895360)
 #define v_l2_2_b_c_sum_filter CONST(11716864)
-#define v_l2_2_a ARENA(23068672)
+#define v_l2_2_a ARENA(9289728)
 #define v_l2_2_b_c_sum_data ARENA(0)
 #define v_l2_2_b_c_sum_product ARENA(903168)
 #define v_l2_2_b ARENA(0)
 #define v_g2_l1_sum_weights CONST(14076160)
-#define v_g2_l1_sum_merged ARENA(23068672)
+#define v_g2_l1_sum_merged ARENA(9289728)
 #define v_g2_l2_sum_weights CONST(16763136)
 #define v_g2_l2_sum_merged ARENA(2665728)
 #define v_g2_s_const CONST(16802048)
-#define v_g2_s ARENA(26620416)
+#define v_g2_s ARENA(12378880)
 #define v_g2_a_c_sum_part ARENA(0)
 #define v_g2_a ARENA(2116608)
-#define v_g2_b_sum_part ARENA(23068672)
+#define v_g2_b_sum_part ARENA(9289728)
 #define v_l3_l2_c_sum_weights CONST(16802304)
 #define v_l3_l2_c_sum_merged ARENA(0)
 #define v_l3_d_0_const CONST(17091328)
-#define v_l3_d_0 ARENA(24451840)
+#define v_l3_d_0 ARENA(11576064)
 #define v_l3_c1_0_sum_weights CONST(17095424)
-#define v_l3_c1_0_sum_merged ARENA(23068672)
+#define v_l3_c1_0_sum_merged ARENA(9289728)
 #define v_l3_c1_0_sum ARENA(2183168)
 #define v_l3_c3_0_sum ARENA(2249984)
 #define v_l3_c2_0_sum_weights CONST(20577024)
@@ -486,21 +482,19 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c2_4_sum_merged ARENA(0)
 #define v_l3_f_4_sum_terms ARENA(666624)
 #define v_g3_l1_sum_weights CONST(21288704)
-#define v_g3_l1_sum_merged ARENA(24451840)
-#define v_g3_l1 ARENA(26686464)
-#define v_g3_r1 ARENA(26703104)
-#define v_g3_s_const CONST(26851072)
-#define v_g3_s ARENA(25254656)
-#define v_g3_a ARENA(25271296)
-#define v_l4_l1_c_sum_lines CONST(26851328)
-#define v_l4_l1_c_sum_parts ARENA(0)
+#define v_g3_l1_sum_merged ARENA(0)
+#define v_g3_l1 ARENA(11776768)
+#define v_g3_r1 ARENA(11793408)
+#define v_g3_s_const CONST(30521088)
+#define v_g3_s ARENA(11810048)
+#define v_g3_a ARENA(11776768)
 #define v_l4_l2_c_sum_weights CONST(30521344)
 #define v_l4_l2_c_sum_merged ARENA(0)
 #define v_l4_f_sum_merged_parts ARENA(0)
 #define v_l4_d_0_const CONST(31438848)
-#define v_l4_d_0 ARENA(24451840)
+#define v_l4_d_0 ARENA(10672896)
 #define v_l4_c1_0_sum_weights CONST(31447040)
-#define v_l4_c1_0_sum_merged ARENA(24853248)
+#define v_l4_c1_0_sum_merged ARENA(11074304)
 #define v_l4_c1_0_sum ARENA(401408)
 #define v_l4_c3_0_sum ARENA(426496)
 #define v_l4_c2_0_sum_weights CONST(46127104)
@@ -530,9 +524,9 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c1_4_sum_added_merged ARENA(0)
 #define v_l4_c2_4_sum_merged ARENA(0)
 #define v_l4_f_4_sum_terms ARENA(351232)
-#define v_l4 ARENA(24853248)
+#define v_l4 ARENA(11074304)
 #define v_g4_l1_sum_weights CONST(48012288)
-#define v_g4_l1_sum_merged ARENA(24451840)
+#define v_g4_l1_sum_merged ARENA(10672896)
 #define v_g4_l1 ARENA(0)
 #define v_g4_r1 ARENA(4352)
 #define v_g4_r2_sum ARENA(8704)
@@ -566,36 +560,7 @@ const gcn_info *gcn_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 64304128ull
 #define INIT_BYTES 54252544ull
-#define WORKSPACE_BYTES 23068672
-#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 64301824)
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    int apart;  // the library refuses the fused call: convolution, bias and relu are calls
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"l2.a.c.sum.merged", 0, 1, 256, 590, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0,
-        0},
-};
-enum {
-    CONV_l2_a_c_sum_merged,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1516,6 +1481,41 @@ static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float 
             *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
                 + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
                 relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
+// by merging: shared input
+// l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
+// p0: l2.a.c.sum.weights, p1: l1.1
+static __global__ void __launch_bounds__(256, 2) k_product_0df9f84d(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 25u * 128u, m0 = id / 25u % 10u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(&p0[i0 * 256 + r0], i0 < 590);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(&p1[r0 * 3136 + i2], i2 < 3136);
+    };
+    auto dot = tile.none();
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 65536>(a), moving<12544, 100352>(b),
+        next_early, dot);
+    float acc[4][8] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i0 < 590 && i2 < 3136) {
+            *reinterpret_cast<float4 *>(&y[i0 * 3136 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -3096,44 +3096,37 @@ static __global__ void __launch_bounds__(256, 1) k_product_763dde0f(const float 
     }
 }
 
-// by summation splitting (parts)
-// l4.l1.c.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1) l3[0,16*i0+r0,i3+r1-3,i4] *
-//     l4.l1.c.sum.lines[i2,r1,16*i0+r0] where i0 in 0:64, i3 in 0:14, r0 in 0:16, pad l3 0
-// p0: l4.l1.c.sum.lines, p1: l3
-static __global__ void __launch_bounds__(256, 1) k_product_431d3121(const float *p0,
+// by merging: shared input
+// g3.l1.sum.merged[i0,i1,i2] = sum(r0) l3[0,r0,i1,i2] * g3.l1.sum.weights[i0,r0]
+// p0: g3.l1.sum.weights, p1: l3
+static __global__ void __launch_bounds__(256, 2) k_product_e92525e9(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<128, 128, 16, 1, 8, 8, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = 0u;
-    const int i0 = (int)(id / 2u % 64u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r1 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 7168 + r1 * 1024 + i0 * 16 + r0]);
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 71u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i0 * 1024 + r0], i0 < 2254);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
-        const int r1 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 128u);
-        const int t0 = i3 + r1 - 3;
-        return fetch<float>(&p1[i0 * 3136 + r0 * 196 + t0 * 14 + i4],
-            n < 196u && (unsigned)t0 < 14u);
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 196 + i2], i2 < 196);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 112u, spaced<1835008>(a), spaced<1568>(b), next_early, dot);
-    float acc[8][8] = {};
+    tile.multiply<true, false, 1>(0u, 1024u, moving<4, 131072>(a), moving<784, 25088>(b),
+        next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 8 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 25088 + i2 * 196 + i4]) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i0 < 2254 && i2 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 196 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -3178,26 +3171,32 @@ static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
 }
 
-// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) l4.l1.c.sum.parts[r0,0,i1,i2,i3]
+// by merging: shared input
+// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128,
+//     i2 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
-// p0: l4.l1.c.sum.parts, p1: l4.l1.c.b
-static __device__ __forceinline__ void part_reduce_88f391db(const float *p0,
+// p0: g3.l1.sum.merged, p1: l4.l1.c.b
+static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 196u);
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-    for (int r0 = 0; r0 < 64; r0++) {
-        acc += p0[r0 * 25088 + i1 * 196 + i3];
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
+        acc += v0;
     }
-    y[i1 * 196 + i3] = relu(acc + p1[i1]);
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
-// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2,i3+r0-3] where i1 in 0:128,
+// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
 // p0: g3.l1.sum.merged, p1: l4.r1.c.b
-static __device__ __forceinline__ void part_reduce_3bdea500(const float *p0,
+static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -3206,19 +3205,19 @@ static __device__ __forceinline__ void part_reduce_3bdea500(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 7; r0++) {
         const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 90552] : 0.f;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
+            : 0.f;
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // side by side: g3.l1, g3.r1, l4.l1, l4.r1
-// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.sum.parts, p4: l4.l1.c.b,
-//     p5: l4.r1.c.b
-static __global__ void __launch_bounds__(128) k_siblings_d7aaff56(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
-    const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y,
-    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
+// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.b, p4: l4.r1.c.b
+static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2, float *__restrict__ y3, bool next_early) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous(next_early);
     if (id < 4224u) {
@@ -3232,11 +3231,11 @@ static __global__ void __launch_bounds__(128) k_siblings_d7aaff56(const float *p
     }
     id -= 4224u;
     if (id < 25088u) {
-        part_reduce_88f391db(p3, p4, y2, id);
+        part_reduce_27090c04(p0, p3, y2, id);
         return;
     }
     id -= 25088u;
-    part_reduce_3bdea500(p0, p5, y3, id);
+    part_reduce_813115d9(p0, p4, y3, id);
 }
 
 // g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where
@@ -5105,28 +5104,33 @@ static __global__ void __launch_bounds__(64) k_reduce_919c090e(const float *__re
 
 // by merging: laid side by side
 // g3.l1.sum.weights[i0,i1] = g3.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
-//     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.r1.c.k[i0/7-66,i1,0,i0%7] * [i0 >= 462] where
-//     i0 in 0:1358, pad g3.l1.k 0, pad g3.r1.k 0, pad l4.r1.c.k 0
-// p0: l4.r1.c.k, p1: g3.r1.k, p2: g3.l1.k
-static __global__ void __launch_bounds__(256) k_map_a8791a0f(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
+//     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.l1.c.k[i0/7-66,i1,i0%7,0] * [i0 <= 1357] * [i0
+//     >= 462] + l4.r1.c.k[i0/7-194,i1,0,i0%7] * [i0 >= 1358] where i0 in 0:2254, pad g3.l1.k 0,
+//     pad g3.r1.k 0, pad l4.l1.c.k 0, pad l4.r1.c.k 0
+// p0: l4.l1.c.k, p1: g3.l1.k, p2: g3.r1.k, p3: l4.r1.c.k
+static __global__ void __launch_bounds__(256) k_map_b431454d(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y, bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 1390592u) return;
+    if (id >= 2308096u) return;
     const int i1 = (int)(id % 1024u);
     const int i0 = (int)(id / 1024u);
-    const int t0 = i0 / 7;
-    const int t1 = i0 % 7;
-    const float v0 = i0 >= 462 ? (t0 >= 66 ? p0[t0 * 7168 + i1 * 7 + t1 - 473088] : 0.f) : 0.f;
-    const int t2 = i0 - 231;
-    const int t3 = i0 / 11;
-    const int t4 = t3 - 21;
+    const int t0 = i0 - 462;
+    const int t1 = i0 / 7;
+    const int t2 = t1 - 66;
+    const int t3 = i0 % 7;
+    const float v0 = (unsigned)t0 < 896u ? ((unsigned)t2 < 128u ? p0[t2 * 7168 + i1 * 7 + t3] : 0.f)
+        : 0.f;
+    const int t4 = i0 / 11;
     const int t5 = i0 % 11;
-    const float v1 = (unsigned)t2 < 231u ? ((unsigned)t4 < 21u ? p1[t4 * 11264 + i1 * 11 + t5]
+    const float v1 = i0 < 231 ? (t4 < 21 ? p1[t4 * 11264 + i1 * 11 + t5] : 0.f) : 0.f;
+    const int t6 = i0 - 231;
+    const int t7 = t4 - 21;
+    const float v2 = (unsigned)t6 < 231u ? ((unsigned)t7 < 21u ? p2[t7 * 11264 + i1 * 11 + t5]
         : 0.f) : 0.f;
-    const float v2 = i0 < 231 ? (t3 < 21 ? p2[t3 * 11264 + i1 * 11 + t5] : 0.f) : 0.f;
-    y[i0 * 1024 + i1] = v0 + (v1 + v2);
+    const float v3 = i0 >= 1358 ? (t1 >= 194 ? p3[t1 * 7168 + i1 * 7 + t3 - 1390592] : 0.f) : 0.f;
+    y[i0 * 1024 + i1] = v0 + (v1 + v2) + v3;
 }
 
 // by merging: laid side by side
@@ -5341,9 +5345,6 @@ struct gcn {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[1];
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -5375,253 +5376,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
-}
-
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-static int conv_tensor(gcn *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(gcn *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// Whether offer i of n is one in FP32: not what an algorithm would do with the default arithmetic,
-// which may be TF32 and has another workspace, where it is listed with FMA too.
-template <class Offer>
-static bool conv_plain(const Offer *p, int n, int i) {
-    if (p[i].mathType != CUDNN_DEFAULT_MATH) return p[i].mathType == CUDNN_FMA_MATH;
-    for (int k = 0; k < n; k++)
-        if (p[k].algo == p[i].algo && p[k].mathType == CUDNN_FMA_MATH) return false;
-    return true;
-}
-
-// Whether offer i of the library's n runs in the arithmetic that the convolution asks for, fits the
-// workspace, and gives the same bits on every run.
-template <class Offer>
-static bool conv_may_take(const Offer *p, int n, int i, const conv_size *s, size_t room) {
-    (void)s;
-    const bool good = conv_plain(p, n, i);
-    return good && p[i].status == CUDNN_STATUS_SUCCESS && p[i].memory <= room &&
-           p[i].determinism == CUDNN_DETERMINISTIC;
-}
-
-// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
-// -1.
-template <class Offer>
-static int conv_first(gcn *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
-    for (int i = 0; i < n; i++) {
-        if (!conv_may_take(p, n, i, s, WORKSPACE_BYTES)) continue;
-        if (only >= 0 && (int)p[i].algo != only) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call, or
-// does not list the one that it has to be, that which fused calls always have takes its place.
-static bool conv_fall_back(gcn *m, conv_call *c, const conv_size *s) {
-    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-    size_t bytes = 0;
-    (void)s;
-    if (c->algorithm == (int)always ||
-        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
-                                                &bytes) != CUDNN_STATUS_SUCCESS ||
-        bytes > WORKSPACE_BYTES)
-        return false;
-    c->algorithm = (int)always;
-    c->workspace = bytes;
-    return true;
-}
-
-static int conv_open(gcn *m, conv_call *c, const conv_size *s) {
-    // An algorithm may be listed once for each arithmetic.
-    cudnnConvolutionFwdAlgoPerf_t p[16];
-    // An identity activation is only supported with this algorithm.
-    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
-    int n = 0, r = conv_describe(m, c, s);
-    if (r) return r;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 16, &n, p));
-    r = conv_first(m, c, s, p, n, only);
-    if (!r || only < 0) return r;
-    if (!conv_fall_back(m, c, s)) {
-        r = conv_first(m, c, s, p, n, -1);
-        if (r) return r;
-        c->apart = 1;
-    }
-    m->error[0] = 0;
-    return 0;
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-static cudnnStatus_t conv_fused(gcn *m, const conv_call *c, const void *x, const void *w,
-                                const void *bias, const void *z, void *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    return cudnnConvolutionBiasActivationForward(
-        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
-        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
-}
-
-// What a fused call does in calls of its own, for where the library makes none.
-static cudnnStatus_t conv_apart(gcn *m, const conv_call *c, const conv_size *s, const void *x,
-                                const void *w, const void *bias, const void *z, void *y,
-                                void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
-    if (z && z != y) e = cudnnAddTensor(m->cudnn, &one, c->y, z, &zero, c->y, y);
-    if (!e)
-        e = cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                    (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                    c->workspace, z ? &one : &zero, c->y, y);
-    if (!e) e = cudnnAddTensor(m->cudnn, &one, c->bias, bias, &one, c->y, y);
-    if (!e && s->relu) e = cudnnActivationForward(m->cudnn, c->act, &one, c->y, y, &zero, c->y, y);
-    return e;
-}
-
-// From cuDNN 9 on the last digits say why a call is not supported.
-static bool conv_refused(cudnnStatus_t e) {
-#if CUDNN_MAJOR >= 9
-    return (int)e / 1000 * 1000 == (int)CUDNN_STATUS_NOT_SUPPORTED;
-#else
-    return e == CUDNN_STATUS_NOT_SUPPORTED;
-#endif
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(gcn *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    conv_call *c = &m->conv[k];
-    if (s->fused) {
-        cudnnStatus_t e = CUDNN_STATUS_NOT_SUPPORTED;
-        if (!c->apart) e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (!c->apart && conv_refused(e) && conv_fall_back(m, c, s))
-            e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (conv_refused(e)) {
-            c->apart = 1;
-            e = conv_apart(m, c, s, x, w, bias, z, y, workspace);
-        }
-        CUDNN_CALL(m, s->name, e);
-    } else {
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    }
-    stepped(m, s->name);
-    return 0;
-}
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 1358, 196, 1024, 1024,
-    196, 196, 0, 0, 0, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
@@ -5713,13 +5467,10 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
         v_l3_c3_1_sum_weight, v_l3_c1_1_sum_weight, v_l3_c1_1_sum_added_weights));
     CALL(launch(m, ALONE, k_reduce_919c090e, "l3.c3.1.sum.of_constant", 261, 64, stream,
         v_l3_c1_1_sum_constant, v_l3_k3, v_l3_c3_1_sum_of_constant));
-    CALL(launch(m, ALONE, k_map_a8791a0f, "g3.l1.sum.weights", 5432, 256, stream, v_l4_r1_c_k,
-        v_g3_r1_k, v_g3_l1_k, v_g3_l1_sum_weights));
+    CALL(launch(m, ALONE, k_map_b431454d, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
+        v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
     CALL(launch(m, ALONE, k_map_474b177b, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
         v_g3_s_const));
-    // l4.l1.c.sum.lines[i0,i1,i2] = l4.l1.c.k[i0,i2,i1,0]
-    CALL(launch(m, ALONE, k_relay_6b411249, "l4.l1.c.sum.lines", 3584, 256, stream, relay{3, 0,
-        {128, 7, 1024}, {7168, 1, 7}, {7168, 1024, 1}}, v_l4_l1_c_k, v_l4_l1_c_sum_lines));
     CALL(launch(m, ALONE, k_map_000bfba2, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
         v_l4_l2_c_k, v_l4_l2_c_sum_weights));
     // l4.f.sum.weights stored as [i1,i0]
@@ -5806,10 +5557,6 @@ static int check_device(gcn *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
@@ -5992,27 +5739,8 @@ static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(gcn *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 1; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -6097,10 +5825,8 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_1_b_c_b, v_l1_1_b));
     CALL(launch(m, ALONE, k_product_adbc1c16, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
         v_l1_0, v_l1_1_c_b, v_l1_1));
-    // by merging: shared input
-    // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
-    CALL(conv_run(m, CONV_l2_a_c_sum_merged, v_l1_1, v_l2_a_c_sum_weights, NULL, NULL,
-        v_l2_a_c_sum_merged, v_workspace));
+    CALL(launch(m, ALONE, k_product_0df9f84d, "l2.a.c.sum.merged", 250, 256, stream,
+        v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
     CALL(launch(m, FIRST, k_product_fb0491af, "l2.b.c.sum.part", 234, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_b, v_l2_a_c_sum_merged, v_l2_b_c_sum_part));
     CALL(launch(m, MIDDLE, k_siblings_e1e32c64, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
@@ -6222,16 +5948,13 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     CALL(launch(m, MIDDLE, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream,
         v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1,
         v_l3_f_4_sum_terms));
-    CALL(launch(m, LAST, k_product_763dde0f, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+    CALL(launch(m, MIDDLE, k_product_763dde0f, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
-        v_g3_l1_sum_merged));
-    CALL(launch(m, FIRST, k_product_431d3121, "l4.l1.c.sum.parts", 128, 256, stream,
-        v_l4_l1_c_sum_lines, v_l4_m_joined + 25088, v_l4_l1_c_sum_parts));
-    CALL(launch(m, MIDDLE, k_siblings_d7aaff56, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
-        v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_sum_parts, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1,
-        v_l4_l1_joined, v_l4_l1_joined + 25088));
+    CALL(launch(m, MIDDLE, k_product_e92525e9, "g3.l1.sum.merged", 497, 256, stream,
+        v_g3_l1_sum_weights, v_l4_m_joined + 25088, v_g3_l1_sum_merged));
+    CALL(launch(m, MIDDLE, k_siblings_f4d277f2, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
+        v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1, v_l4_l1_joined,
+        v_l4_l1_joined + 25088));
     CALL(launch(m, MIDDLE, k_product_17b9594d, "g3.s", 56, 256, stream, v_g3_l2_k, v_g3_l1,
         v_g3_r2_k, v_g3_r1, v_g3_s_const, v_g3_s, (float4 *)v_workspace, v_arrived + 456));
     CALL(launch(m, LAST, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
@@ -6381,7 +6104,6 @@ static int run_on(gcn *m, const void *const *in, void *const *out, cudaStream_t 
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -6456,9 +6178,6 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 1; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -6643,6 +6362,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    64304128ull, 152237568ull, 0xe4a54419c106ca07ull};
+    64304128ull, 139630592ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define GCN_ARENA_BYTES 33680896ull
+#define GCN_ARENA_BYTES 21073920ull
 #define GCN_WEIGHT_BYTES 56293120ull
 
 #ifdef __cplusplus

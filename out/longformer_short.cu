@@ -7,26 +7,24 @@
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 48 MB
-// plan      4 steps, 91.8 us estimated; 108.9 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 0.0 us more
+// memory    arena 8192 kB (workspace 0 B of it), constants 5124 kB, peak in create 16 MB
+// plan      4 steps, 86.5 us estimated; 103.0 us without derivation
+// libraries none
 // by        merging 1, online softmax 1
-//    44.7 us est. v.merged                 cuBLAS sgemm 1024 x 1536 x 512
+//    41.0 us est. v.merged                 k_product_d99bbb13
 //    12.3 us est. o                        k_attention_f9c421cc
-//    18.2 us est. f                        cublasLt matmul 1024 x 512 x 512 + bias + relu
+//    16.6 us est. f                        k_product_a5c8eda1
 //    16.6 us est. y                        k_product_893bb5e9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublasLt.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define LONGFORMER_SHORT_ARENA_BYTES 41943040ull
+#define LONGFORMER_SHORT_ARENA_BYTES 8388608ull
 #define LONGFORMER_SHORT_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
@@ -104,48 +102,12 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_b1 CONST(1048576)
 #define v_w2 CONST(1050624)
 #define v_b2 CONST(2099200)
-#define v_t ARENA(39845888)
+#define v_t ARENA(6291456)
+#define v_v_merged ARENA(0)
+#define v_f ARENA(0)
 #define v_v_weights CONST(2101248)
-#define v_v_merged ARENA(33554432)
-#define v_f ARENA(33554432)
-#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 5246976ull
 #define INIT_BYTES 3145728ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
-
-// A product and what follows it in one call of cublasLt, row-major, `batch` times:
-// c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
-// ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
-// address.
-typedef struct matmul_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-    int ldz;  // 0: no z
-    long long sz;
-    cublasLtEpilogue_t epilogue;
-    int bias;
-    unsigned align;
-} matmul_size;
-
-typedef struct matmul_call {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, c, z;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulAlgo_t algorithm;
-    int shared;  // with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} matmul_call;
-
-static const matmul_size matmul_sizes[] = {
-    {"f", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f, 0, 0, CUBLASLT_EPILOGUE_RELU_BIAS,
-        1, 16},
-};
-enum {
-    MATMUL_f,
-};
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -510,6 +472,39 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
+// by merging: shared input
+// v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
+// p0: x, p1: v.weights
+static __global__ void __launch_bounds__(256, 2) k_product_d99bbb13(const float *p0,
+    const float *p1, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 16u * 96u, m0 = id / 16u % 16u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(&p1[r0 * 1536 + i2]);
+    };
+    auto dot = tile.none();
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<6144, 128>(b), next_early,
+        dot);
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i1 * 1536 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
+            acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
 // by online softmax
 // s.sum[0,i1,i2,i3] = sum(r0) v.merged[0,i2,64*i1+r0+512] * v.merged[0,i2+4*i3-256,64*i1+r0+1024]
 //     where i1 in 0:8, i3 in 0:129, r0 in 0:64, pad v.merged 0
@@ -692,6 +687,40 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const floa
     }
 }
 
+// f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
+// f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
+// p0: t, p1: w1, p2: b1
+static __global__ void __launch_bounds__(256, 2) k_product_a5c8eda1(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 8u * 64u, m0 = id / 8u % 16u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 512 + i2]);
+    };
+    auto dot = tile.none();
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
+        dot);
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(relu(acc[i][j] + v0.x),
+            relu(acc[i][j + 1] + v0.y), relu(acc[i][j + 2] + v0.z), relu(acc[i][j + 3] + v0.w));
+    }
+}
+
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
@@ -734,23 +763,18 @@ static __global__ void __launch_bounds__(256, 2) k_product_893bb5e9(const float 
 // v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
 //     wq 0, pad wv 0
 // p0: wv, p1: wq, p2: wk
-static __global__ void __launch_bounds__(256) k_map_393c922b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_bd5255a6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
     bool next_early) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 196608u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = i0 < 512 ? *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
+    if (id >= 786432u) return;
+    const int i0 = (int)(id % 1536u);
+    const int i1 = (int)(id / 1536u);
     const int t0 = i0 - 512;
-    const float4 v1 = (unsigned)t0 < 512u ? *reinterpret_cast<const float4 *>(&p1[t0 * 512 + i1])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v2 = i0 >= 1024 ? *reinterpret_cast<const float4 *>(&p2[i0 * 512 + i1 - 524288])
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x + v1.x + v2.x,
-        v0.y + v1.y + v2.y, v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
+    const float v0 = (i0 < 512 ? p0[i0 * 512 + i1] : 0.f) + ((unsigned)t0 < 512u ? p1[t0 * 512 + i1]
+        : 0.f);
+    y[i1 * 1536 + i0] = v0 + (i0 >= 1024 ? p2[i0 * 512 + i1 - 524288] : 0.f);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -767,10 +791,6 @@ struct longformer_short {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasHandle_t cublas;
-    cublasLtHandle_t lt;
-    matmul_call matmul[1];
-    cudaStream_t lt_stream;  // that its calls go to
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -804,218 +824,6 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, const float *b,
-    float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 1024, 1536, 512, 512, 512, 1536, 0, 0,
-    0, 1.f};
-
-// The library is column-major: it sees every matrix transposed, and computes b * a.
-static int matmul_matrix(longformer_short *m, const char *name, cublasLtMatrixLayout_t *to,
-    cudaDataType type,
-                         int rows, int columns, int ld, int batch, long long stride) {
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutCreate(to, type, (unsigned)columns, (unsigned)rows, ld));
-    if (batch == 1) return 0;
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
-                                                 sizeof batch));
-    CUBLAS_CALL(m, name,
-                cublasLtMatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                 &stride, sizeof stride));
-    return 0;
-}
-
-static int matmul_describe(longformer_short *m, matmul_call *c, const matmul_size *s) {
-    const cublasOperation_t ta = s->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            tb = s->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-#if CUDART_VERSION >= 11000
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-#else
-    CUBLAS_CALL(m, s->name, cublasLtMatmulDescCreate(&c->desc, CUDA_R_32F));
-#endif
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &tb, sizeof tb));
-    CUBLAS_CALL(
-        m, s->name,
-        cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &ta, sizeof ta));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
-                                               sizeof s->epilogue));
-    // Algorithms are chosen by how the bias is aligned: no address, but one that ends like it.
-    const void *const bias = (const void *)(size_t)s->align;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    int r = matmul_matrix(m, s->name, &c->a, CUDA_R_32F, s->ta ? s->k : s->m, s->ta ? s->m : s->k,
-                          s->lda, s->batch, s->sa);
-    if (!r)
-        r = matmul_matrix(m, s->name, &c->b, CUDA_R_32F, s->tb ? s->n : s->k, s->tb ? s->k : s->n,
-                          s->ldb, s->batch, s->sb);
-    if (!r) r = matmul_matrix(m, s->name, &c->c, CUDA_R_32F, s->m, s->n, s->ldc, s->batch, s->sc);
-    if (!r && s->ldz)
-        r = matmul_matrix(m, s->name, &c->z, CUDA_R_32F, s->m, s->n, s->ldz, s->batch, s->sz);
-    return r;
-}
-
-// What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
-// FP32 means FMA arithmetic.
-static int matmul_wish(longformer_short *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = WORKSPACE_BYTES;
-    const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    const cublasLtMatmulPreferenceAttributes_t aligned[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    CUBLAS_CALL(m, s->name, cublasLtMatmulPreferenceCreate(&c->wish));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(
-                    c->wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums));
-    for (int i = 0; i < 4; i++)
-        CUBLAS_CALL(
-            m, s->name,
-            cublasLtMatmulPreferenceSetAttribute(c->wish, aligned[i], &s->align, sizeof s->align));
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    const unsigned long long fma = CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                                   CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK, &fma,
-                                                     sizeof fma));
-#endif
-    return 0;
-}
-
-// The first of the library's offers that it says will run, but none that keeps less than an eighth
-// as many multiprocessors busy as another: for 128 x 768 x 3072 in FP32 cublasLt 13.1 offers a tile
-// of 256 x 128 first, three blocks that take 500 us on an H200; other algorithms take 22.
-static cublasStatus_t matmul_first(longformer_short *m, matmul_call *c) {
-    cublasLtMatmulHeuristicResult_t p[8] = {};
-    int n = 0;
-    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
-        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    float fullest = 0.f;
-    for (int i = 0; i < n; i++)
-        if (p[i].state == CUBLAS_STATUS_SUCCESS)
-            fullest = fmaxf(fullest, fminf(p[i].wavesCount, 1.f));
-    for (int i = 0; i < n; i++) {
-        if (p[i].state != CUBLAS_STATUS_SUCCESS || 8.f * p[i].wavesCount < fullest) continue;
-        c->algorithm = p[i].algo;
-        c->workspace = p[i].workspaceSize;
-        return CUBLAS_STATUS_SUCCESS;
-    }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static int matmul_open(longformer_short *m, matmul_call *c, const matmul_size *s) {
-    int r = matmul_describe(m, c, s);
-    if (!r) r = matmul_wish(m, c, s);
-    if (r) return r;
-    cublasStatus_t e = matmul_first(m, c);
-#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
-        // A library may call its kernels something else: what they compute is what was asked for.
-        const unsigned long long any = ~0ull;
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                                                         &any, sizeof any));
-        e = matmul_first(m, c);
-    }
-#endif
-    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
-        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    CUBLAS_CALL(m, s->name, e);
-    return 0;
-}
-
-static void matmul_close(matmul_call *c) {
-    if (c->shared) return;
-    const cublasLtMatrixLayout_t matrix[] = {c->a, c->b, c->c, c->z};
-    for (int i = 0; i < 4; i++)
-        if (matrix[i]) cublasLtMatrixLayoutDestroy(matrix[i]);
-    if (c->desc) cublasLtMatmulDescDestroy(c->desc);
-    if (c->wish) cublasLtMatmulPreferenceDestroy(c->wish);
-}
-
-static int matmul_run(longformer_short *m, int k, const void *a, const void *b, const void *bias,
-                      const void *z, void *c, void *workspace) {
-    const matmul_size *s = &matmul_sizes[k];
-    const matmul_call *call = &m->matmul[k];
-    const float beta = z ? 1.f : 0.f;
-    if (s->bias)
-        CUBLAS_CALL(m, s->name,
-                    cublasLtMatmulDescSetAttribute(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                   &bias, sizeof bias));
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmul(m->lt, call->desc, &s->alpha, b, call->b, a, call->a, &beta,
-                               z ? z : c, call->z ? call->z : call->c, c, call->c, &call->algorithm,
-                               workspace, call->workspace, m->lt_stream));
-    stepped(m, s->name);
-    return 0;
-}
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    m->lt_stream = stream;
-    return 0;
-}
-
 // Where a kernel is in a chain of ours, each of which may be launched before the one before it is
 // over (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
@@ -1032,7 +840,8 @@ static int launch(longformer_short *m, int when, void (*kernel)(P...), const cha
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer_short *m, cudaStream_t stream) {
-    CALL(launch(m, ALONE, k_map_393c922b, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
+    // v.weights stored as [i1,i0]
+    CALL(launch(m, ALONE, k_map_bd5255a6, "v.weights", 3072, 256, stream, v_wv, v_wq, v_wk,
         v_v_weights));
     return 0;
 }
@@ -1060,7 +869,7 @@ static int check_device(longformer_short *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_attention_f9c421cc);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_d99bbb13);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1091,27 +900,8 @@ static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t s
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(longformer_short *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 1; i++) {
-        int k = first_like(matmul_sizes, i);
-        m->matmul[i] = m->matmul[k];
-        m->matmul[i].shared = k < i;
-        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
-    }
+    (void)m;
     return 0;
 }
 
@@ -1161,14 +951,11 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    // by merging: shared input
-    // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
+    CALL(launch(m, ALONE, k_product_d99bbb13, "v.merged", 256, 256, stream, v_x, v_v_weights,
+        v_v_merged));
     // o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_f9c421cc, "o", 128, 128, stream, v_v_merged, v_t));
-    // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
-    // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
-    CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
+    CALL(launch(m, ALONE, k_product_a5c8eda1, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
     CALL(launch(m, ALONE, k_product_893bb5e9, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
@@ -1192,7 +979,6 @@ static int check_run(longformer_short *m, const void *const *in, void *const *ou
 static int run_on(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     m->stream = stream;
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1269,9 +1055,6 @@ int longformer_short_capture(longformer_short *m, const void *const *in, void *c
 void longformer_short_destroy(longformer_short *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
-    for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
-    if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1301,6 +1084,6 @@ static const longformer_short_tensor info_weights[] = {
 static const longformer_short_info info = {
     "longformer_short", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_SHORT_ARENA_BYTES, LONGFORMER_SHORT_WEIGHT_BYTES,
-    5246976ull, 50335744ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 16781312ull, 0x6ef52548fc95cc4dull};
 
 const longformer_short_info *longformer_short_describe(void) { return &info; }

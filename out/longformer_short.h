@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define LONGFORMER_SHORT_ARENA_BYTES 41943040ull
+#define LONGFORMER_SHORT_ARENA_BYTES 8388608ull
 #define LONGFORMER_SHORT_WEIGHT_BYTES 5247232ull
 
 #ifdef __cplusplus
