@@ -17471,8 +17471,7 @@ enum {
     EIN__PRODUCT_ALONE_PS = 95000,
     EIN__TENSOR_ALONE_PS = 40000,
     EIN__PRODUCT_ELEMENT_PS = 240,
-    EIN__PRODUCT_ROWS_PS = 45000,
-    EIN__TENSOR_ROWS_PS = 90000
+    EIN__PRODUCT_ROWS_PS = 45000
 };
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
@@ -17730,8 +17729,8 @@ static int64_t ein__product_ends_ps(const ein__tiled *p, const ein__product_tile
     bool tensor = t->math != EIN__MATH_FP32;
     int64_t rows = ein__least(t->rows, p->extent[0]), cols = ein__least(t->cols, p->extent[1]);
     int64_t ps = tensor ? rows * cols * EIN__PRODUCT_ELEMENT_PS : 0;
-    int64_t each = tensor ? EIN__TENSOR_ROWS_PS : EIN__PRODUCT_ROWS_PS;
-    if (p->each) ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), each));
+    if (p->each)
+        ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), EIN__PRODUCT_ROWS_PS));
     return ein__times(ps, waves);
 }
 
@@ -17784,15 +17783,15 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 
-// A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
-// loses by that needs no closer look.
+// A little less than what so many waves of a tile's blocks take for their arithmetic and to start,
+// ps: one that loses by that needs no closer look.
 static double ein__product_floor(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                  double waves) {
     double rate = t->math == EIN__MATH_FP32   ? (double)g->fp32 * (double)t->share
                   : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g)
                                               : (double)g->fp16 * (double)ein__tensor_share(g);
     double flop = 2.0 * t->rows * t->cols * (double)p->depth * (double)g->sms;
-    return 0.999e6 * waves * flop / rate;
+    return 0.999 * (1e6 * waves * flop / rate + EIN__PRODUCT_START_PS);
 }
 
 // Whether an SM moves less through shared memory by tile `t` of a product than by tile `than`,
@@ -17962,8 +17961,13 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t blocks = ein__muldiv(tiles, choices[k], 1);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
-            if (ein__product_floor(g, p, t, waves) + least > (double)best) continue;
-            for (int cluster = ein__clusters(g, p, t, choices[k]); cluster >= 0; cluster--) {
+            // Clusters that find room where blocks do share terms at less than memory does.
+            bool room =
+                ein__ceil(blocks, ein__clustered(g->sms, choices[k])) == ein__ceil(blocks, g->sms);
+            int first = ein__clusters(g, p, t, choices[k]), last = first && room;
+            for (int cluster = first; cluster >= last; cluster--) {
+                double tail = cluster ? EIN__CLUSTER_PS : EIN__TAIL_PS;
+                if (ein__product_floor(g, p, t, waves) + tail > (double)best) continue;
                 int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
                 if (ps >= best || !ein__tail_gains(ps, whole)) continue;
                 int64_t share = ein__tail_share(p, t, choices[k]);
@@ -22459,7 +22463,10 @@ typedef struct ein__split {
 enum {
     EIN__SPLIT_PARTS = 64,  // at most
     EIN__SPLIT_FEW = 8,     // more than those are powers of two
-    EIN__SPLIT_MARGIN = 5   // percent by which two kernels must be cheaper than one
+    EIN__SPLIT_MARGIN = 5,  // percent by which two kernels must be cheaper than one
+    // ... and ps: kernels of a program took that much more each than one that is repeated, whose
+    // instructions are in the caches (resnet18 and bert_base in TF32 on an H200).
+    EIN__SPLIT_PS = 700000
 };
 
 // The longest summation iterator that `parts` divides; false when there is none.
@@ -22802,7 +22809,8 @@ static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m
     // Parts of a sum are not to be rounded to halves.
     if (split && ctx->desc.math != EIN_MATH_FP16) {
         int64_t several = ein__cost_split(ctx, s, m, &parts);
-        if (ein__plus(several, ein__muldiv(several, EIN__SPLIT_MARGIN, 100)) < own) own = several;
+        int64_t margin = ein__muldiv(several, EIN__SPLIT_MARGIN, 100) + EIN__SPLIT_PS;
+        if (ein__plus(several, margin) < own) own = several;
         else parts.parts = 1;
     }
     if (split) *split = (ein__split){0, 1};

@@ -71,7 +71,7 @@ def constants(gpu):
          for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
     c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
     for name in ("SKINNY", "CHANNELS", "SPLITS", "SPLIT_DEPTH", "CALL_RESIDENT", "CALL_APART",
-                 "CONVERSION_SHARE"):
+                 "CONVERSION_SHARE", "CONV_POINT_PS", "CONV_DATA_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
     for kind in ("gemm", "conv"):
         for name, r in call_rates(text, kind).items():
@@ -173,24 +173,26 @@ def estimate_conv(c, f, key, arithmetic):
     each, of = ceil(channels, groups), ceil(filters, groups)
     result = size * filters * out
     count = size * channels * n * product(f["in"]) + size * taps * filters * each + result
-    step = 1 if arithmetic == "FP32" else 16 // size
+    step, asked = 1 if arithmetic == "FP32" else 16 // size, arithmetic
     if nhwc and (channels % (step * groups) or filters % (step * groups)):
         arithmetic = "FP32"
     if key.startswith("conv_data "):
         size = (ceil(out, strides), of, ceil(taps, strides) * each, groups * strides)
-        return work_ps(c, call_ps(c, "gemm", arithmetic, size, 1000), count)
+        begin = c["CONV_DATA_PS"] if has_tensor_cores(c, asked) else 0
+        return work_ps(c, call_ps(c, "gemm", arithmetic, size, 1000) + begin, count)
     size = (out, of, taps * (each if taps == 1 else max(each, c["CHANNELS"])), groups)
     ps = tiled_ps(c, "FP32", c["conv FP32"], size, 1000)
     if has_tensor_cores(c, arithmetic):
         plain = arithmetic == "FP16" and taps == 1 and strides == 1
         other = tiled_ps(c, arithmetic, c["%s %s" % ("gemm" if plain else "conv", arithmetic)],
                          size, 1000)
-        point = taps == 1 and strides == 1 and not any(f["p"])
-        if not nhwc and not (point and not f["bias"][0] and not f["z"][0] and not f["relu"][0]):
+        if not nhwc:
             other += memory_ps(c, 2 * count, c["CONVERSION_SHARE"], False) + 3000 * c["node_ns"]
         ps = min(ps, other)
     if groups > 1:
         ps = min(ps, math_ps(c, 2 * out * taps * each * filters, c["conv_narrow"]))
+    if taps == 1 and asked == "FP16" and has_tensor_cores(c, asked):
+        ps += c["CONV_POINT_PS"]
     return work_ps(c, ps, count + result * f["z"][0])
 
 

@@ -8,90 +8,78 @@
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
 // memory    arena 14 MB (workspace 3564 kB of it), constants 325 MB, peak in create 602 MB
-// plan      85 steps, 854.6 us estimated; 956.3 us without derivation
+// plan      73 steps, 861.8 us estimated; 1011.1 us without derivation
 // libraries none
-// by        merging 1, online softmax 12, summation splitting 24, norm taken into the product 23
+// by        merging 1, online softmax 12, norm taken into the product 23, summation splitting 12
 //    17.6 us est. a.0.v.split.merged       k_product_77f21da1, in 3 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     6.0 us est. a.0.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.0                      k_reduce_5a20f620
+//     8.6 us est. r.0                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.0                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.0.p.parts              k_product_48f6b555
 //     3.6 us est. s.0                      k_reduce_ec81c86d
 //    18.8 us est. a.1.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     6.0 us est. a.1.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.1                      k_reduce_5a20f620
+//     8.6 us est. r.1                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.1                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.1.p.parts              k_product_48f6b555
 //     3.6 us est. s.1                      k_reduce_ec81c86d
 //    18.8 us est. a.2.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     6.0 us est. a.2.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.2                      k_reduce_5a20f620
+//     8.6 us est. r.2                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.2                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.2.p.parts              k_product_48f6b555
 //     3.6 us est. s.2                      k_reduce_ec81c86d
 //    18.8 us est. a.3.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     6.0 us est. a.3.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.3                      k_reduce_5a20f620
+//     8.6 us est. r.3                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.3                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.3.p.parts              k_product_48f6b555
 //     3.6 us est. s.3                      k_reduce_ec81c86d
 //    18.8 us est. a.4.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     6.0 us est. a.4.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.4                      k_reduce_5a20f620
+//     8.6 us est. r.4                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.4                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.4.p.parts              k_product_48f6b555
 //     3.6 us est. s.4                      k_reduce_ec81c86d
 //    18.8 us est. a.5.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     6.0 us est. a.5.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.5                      k_reduce_5a20f620
+//     8.6 us est. r.5                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.5                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.5.p.parts              k_product_48f6b555
 //     3.6 us est. s.5                      k_reduce_ec81c86d
 //    18.8 us est. a.6.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     6.0 us est. a.6.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.6                      k_reduce_5a20f620
+//     8.6 us est. r.6                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.6                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.6.p.parts              k_product_48f6b555
 //     3.6 us est. s.6                      k_reduce_ec81c86d
 //    18.8 us est. a.7.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     6.0 us est. a.7.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.7                      k_reduce_5a20f620
+//     8.6 us est. r.7                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.7                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.7.p.parts              k_product_48f6b555
 //     3.6 us est. s.7                      k_reduce_ec81c86d
 //    18.8 us est. a.8.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     6.0 us est. a.8.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.8                      k_reduce_5a20f620
+//     8.6 us est. r.8                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.8                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.8.p.parts              k_product_48f6b555
 //     3.6 us est. s.8                      k_reduce_ec81c86d
 //    18.8 us est. a.9.v.split.merged       k_product_36fdc053, in 3 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     6.0 us est. a.9.p.parts              k_product_cbe79d3a
-//     2.0 us est. r.9                      k_reduce_5a20f620
+//     8.6 us est. r.9                      k_product_e324ea00, in 4 parts
 //    20.3 us est. g.9                      k_product_9e186cad, in 2 parts
 //    15.6 us est. b.9.p.parts              k_product_48f6b555
 //     3.6 us est. s.9                      k_reduce_ec81c86d
 //    18.8 us est. a.10.v.split.merged      k_product_36fdc053, in 3 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     6.0 us est. a.10.p.parts             k_product_cbe79d3a
-//     2.0 us est. r.10                     k_reduce_5a20f620
+//     8.6 us est. r.10                     k_product_e324ea00, in 4 parts
 //    20.3 us est. g.10                     k_product_9e186cad, in 2 parts
 //    15.6 us est. b.10.p.parts             k_product_48f6b555
 //     3.6 us est. s.10                     k_reduce_ec81c86d
 //    18.8 us est. a.11.v.split.merged      k_product_36fdc053, in 3 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     6.0 us est. a.11.p.parts             k_product_cbe79d3a
-//     2.0 us est. r.11                     k_reduce_5a20f620
+//     8.6 us est. r.11                     k_product_e324ea00, in 4 parts
 //    20.3 us est. g.11                     k_product_9e186cad, in 2 parts
 //    15.6 us est. b.11.p.parts             k_product_48f6b555
 //     3.6 us est. s.11                     k_reduce_ec81c86d
@@ -366,21 +354,20 @@ const bert_base_info *bert_base_describe(void);
 #define v_b_11_b CONST(141917184)
 #define v_h_11_scale CONST(141920256)
 #define v_h_11_bias CONST(141923328)
-#define v_a_11_c ARENA(3145728)
-#define v_a_10_c ARENA(3145728)
-#define v_a_9_c ARENA(3145728)
-#define v_a_8_c ARENA(3145728)
-#define v_a_7_c ARENA(3145728)
-#define v_a_6_c ARENA(3145728)
-#define v_a_5_c ARENA(3145728)
-#define v_a_4_c ARENA(3145728)
-#define v_a_3_c ARENA(3145728)
-#define v_a_2_c ARENA(3145728)
-#define v_a_1_c ARENA(3145728)
-#define v_a_0_c ARENA(3145728)
+#define v_a_11_c ARENA(4829184)
+#define v_a_10_c ARENA(4829184)
+#define v_a_9_c ARENA(4829184)
+#define v_a_8_c ARENA(4829184)
+#define v_a_7_c ARENA(4829184)
+#define v_a_6_c ARENA(4829184)
+#define v_a_5_c ARENA(4829184)
+#define v_a_4_c ARENA(4829184)
+#define v_a_3_c ARENA(4829184)
+#define v_a_2_c ARENA(4829184)
+#define v_a_1_c ARENA(4829184)
+#define v_a_0_c ARENA(4829184)
 #define v_a_0_v_split_weights CONST(141926400)
 #define v_a_0_v_split_merged ARENA(3649536)
-#define v_a_0_p_parts ARENA(0)
 #define v_r_0 ARENA(3649536)
 #define v_n_0 ARENA(14155776)
 #define v_n_0_offset CONST(141935616)
@@ -389,13 +376,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_0 ARENA(12582912)
 #define v_b_0_p_parts ARENA(0)
 #define v_s_0 ARENA(12582912)
-#define v_h_0 ARENA(4829184)
+#define v_h_0 ARENA(5222400)
 #define v_a_1_v_p_p_weights INIT(198291456)
 #define v_h_0_offset CONST(151397376)
 #define v_h_0_offset2 CONST(151406592)
 #define v_a_1_v_split_weights CONST(151415808)
 #define v_a_1_v_split_merged ARENA(3649536)
-#define v_a_1_p_parts ARENA(0)
 #define v_r_1 ARENA(3649536)
 #define v_n_1 ARENA(14155776)
 #define v_n_1_offset CONST(151425024)
@@ -404,13 +390,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_1 ARENA(12582912)
 #define v_b_1_p_parts ARENA(0)
 #define v_s_1 ARENA(12582912)
-#define v_h_1 ARENA(4829184)
+#define v_h_1 ARENA(5222400)
 #define v_a_2_v_p_p_weights INIT(205369344)
 #define v_h_1_offset CONST(160886784)
 #define v_h_1_offset2 CONST(160896000)
 #define v_a_2_v_split_weights CONST(160905216)
 #define v_a_2_v_split_merged ARENA(3649536)
-#define v_a_2_p_parts ARENA(0)
 #define v_r_2 ARENA(3649536)
 #define v_n_2 ARENA(14155776)
 #define v_n_2_offset CONST(160914432)
@@ -419,13 +404,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_2 ARENA(12582912)
 #define v_b_2_p_parts ARENA(0)
 #define v_s_2 ARENA(12582912)
-#define v_h_2 ARENA(4829184)
+#define v_h_2 ARENA(5222400)
 #define v_a_3_v_p_p_weights INIT(212447232)
 #define v_h_2_offset CONST(170376192)
 #define v_h_2_offset2 CONST(170385408)
 #define v_a_3_v_split_weights CONST(170394624)
 #define v_a_3_v_split_merged ARENA(3649536)
-#define v_a_3_p_parts ARENA(0)
 #define v_r_3 ARENA(3649536)
 #define v_n_3 ARENA(14155776)
 #define v_n_3_offset CONST(170403840)
@@ -434,13 +418,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_3 ARENA(12582912)
 #define v_b_3_p_parts ARENA(0)
 #define v_s_3 ARENA(12582912)
-#define v_h_3 ARENA(4829184)
+#define v_h_3 ARENA(5222400)
 #define v_a_4_v_p_p_weights INIT(219525120)
 #define v_h_3_offset CONST(179865600)
 #define v_h_3_offset2 CONST(179874816)
 #define v_a_4_v_split_weights CONST(179884032)
 #define v_a_4_v_split_merged ARENA(3649536)
-#define v_a_4_p_parts ARENA(0)
 #define v_r_4 ARENA(3649536)
 #define v_n_4 ARENA(14155776)
 #define v_n_4_offset CONST(179893248)
@@ -449,13 +432,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_4 ARENA(12582912)
 #define v_b_4_p_parts ARENA(0)
 #define v_s_4 ARENA(12582912)
-#define v_h_4 ARENA(4829184)
+#define v_h_4 ARENA(5222400)
 #define v_a_5_v_p_p_weights INIT(226603008)
 #define v_h_4_offset CONST(189355008)
 #define v_h_4_offset2 CONST(189364224)
 #define v_a_5_v_split_weights CONST(189373440)
 #define v_a_5_v_split_merged ARENA(3649536)
-#define v_a_5_p_parts ARENA(0)
 #define v_r_5 ARENA(3649536)
 #define v_n_5 ARENA(14155776)
 #define v_n_5_offset CONST(189382656)
@@ -464,13 +446,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_5 ARENA(12582912)
 #define v_b_5_p_parts ARENA(0)
 #define v_s_5 ARENA(12582912)
-#define v_h_5 ARENA(4829184)
+#define v_h_5 ARENA(5222400)
 #define v_a_6_v_p_p_weights INIT(233680896)
 #define v_h_5_offset CONST(198844416)
 #define v_h_5_offset2 CONST(198853632)
 #define v_a_6_v_split_weights CONST(198862848)
 #define v_a_6_v_split_merged ARENA(3649536)
-#define v_a_6_p_parts ARENA(0)
 #define v_r_6 ARENA(3649536)
 #define v_n_6 ARENA(14155776)
 #define v_n_6_offset CONST(198872064)
@@ -479,13 +460,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_6 ARENA(12582912)
 #define v_b_6_p_parts ARENA(0)
 #define v_s_6 ARENA(12582912)
-#define v_h_6 ARENA(4829184)
+#define v_h_6 ARENA(5222400)
 #define v_a_7_v_p_p_weights INIT(240758784)
 #define v_h_6_offset CONST(208333824)
 #define v_h_6_offset2 CONST(208343040)
 #define v_a_7_v_split_weights CONST(208352256)
 #define v_a_7_v_split_merged ARENA(3649536)
-#define v_a_7_p_parts ARENA(0)
 #define v_r_7 ARENA(3649536)
 #define v_n_7 ARENA(14155776)
 #define v_n_7_offset CONST(208361472)
@@ -494,13 +474,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_7 ARENA(12582912)
 #define v_b_7_p_parts ARENA(0)
 #define v_s_7 ARENA(12582912)
-#define v_h_7 ARENA(4829184)
+#define v_h_7 ARENA(5222400)
 #define v_a_8_v_p_p_weights INIT(247836672)
 #define v_h_7_offset CONST(217823232)
 #define v_h_7_offset2 CONST(217832448)
 #define v_a_8_v_split_weights CONST(217841664)
 #define v_a_8_v_split_merged ARENA(3649536)
-#define v_a_8_p_parts ARENA(0)
 #define v_r_8 ARENA(3649536)
 #define v_n_8 ARENA(14155776)
 #define v_n_8_offset CONST(217850880)
@@ -509,13 +488,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_8 ARENA(12582912)
 #define v_b_8_p_parts ARENA(0)
 #define v_s_8 ARENA(12582912)
-#define v_h_8 ARENA(4829184)
+#define v_h_8 ARENA(5222400)
 #define v_a_9_v_p_p_weights INIT(254914560)
 #define v_h_8_offset CONST(227312640)
 #define v_h_8_offset2 CONST(227321856)
 #define v_a_9_v_split_weights CONST(227331072)
 #define v_a_9_v_split_merged ARENA(3649536)
-#define v_a_9_p_parts ARENA(0)
 #define v_r_9 ARENA(3649536)
 #define v_n_9 ARENA(14155776)
 #define v_n_9_offset CONST(227340288)
@@ -524,13 +502,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_9 ARENA(12582912)
 #define v_b_9_p_parts ARENA(0)
 #define v_s_9 ARENA(12582912)
-#define v_h_9 ARENA(4829184)
+#define v_h_9 ARENA(5222400)
 #define v_a_10_v_p_p_weights INIT(261992448)
 #define v_h_9_offset CONST(236802048)
 #define v_h_9_offset2 CONST(236811264)
 #define v_a_10_v_split_weights CONST(236820480)
 #define v_a_10_v_split_merged ARENA(3649536)
-#define v_a_10_p_parts ARENA(0)
 #define v_r_10 ARENA(3649536)
 #define v_n_10 ARENA(14155776)
 #define v_n_10_offset CONST(236829696)
@@ -539,13 +516,12 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_10 ARENA(12582912)
 #define v_b_10_p_parts ARENA(0)
 #define v_s_10 ARENA(12582912)
-#define v_h_10 ARENA(4829184)
+#define v_h_10 ARENA(5222400)
 #define v_a_11_v_p_p_weights INIT(269070336)
 #define v_h_10_offset CONST(246291456)
 #define v_h_10_offset2 CONST(246300672)
 #define v_a_11_v_split_weights CONST(246309888)
 #define v_a_11_v_split_merged ARENA(3649536)
-#define v_a_11_p_parts ARENA(0)
 #define v_r_11 ARENA(3649536)
 #define v_n_11 ARENA(14155776)
 #define v_n_11_offset CONST(246319104)
@@ -567,7 +543,7 @@ const bert_base_info *bert_base_describe(void);
 #define v_h_9_weights CONST(326559744)
 #define v_h_10_weights CONST(333637632)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340722176ull
+#define CONST_BYTES 340726784ull
 #define INIT_BYTES 276148224ull
 #define v_arrived CONST_OF(unsigned, 340715520)
 
@@ -1411,64 +1387,51 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
     }
 }
 
-// by summation splitting (parts)
-// a.0.p.parts[i0,0,i2,i3] = sum(r0) a.0.c[0,i2,96*i0+r0] * a.0.w[96*i0+r0,i3] where i0 in 0:8,
-//     r0 in 0:96
-// p0: a.0.c, p1: a.0.w
-static __global__ void __launch_bounds__(256, 2) k_product_cbe79d3a(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+// a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
+// r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
+// p0: a.0.c, p1: a.0.w, p2: x, p3: a.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_e324ea00(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 8u * 96u, m0 = id / 8u % 2u * 64u;
-    const int i0 = (int)(id / 16u % 8u);
+    const unsigned n0 = id / 4u % 24u * 32u, m0 = id / 96u % 4u * 32u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 8u);
+        const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(&p0[i2 * 768 + i0 * 96 + r0]);
+        return fetch<float4>(&p0[i1 * 768 + r0]);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(&p1[i0 * 73728 + r0 * 768 + i3]);
+        const int i2 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 768 + i2]);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 2>(0u, 96u, moving<4, 98304>(a), moving<3072, 128>(b), next_early,
-        dot);
-    float acc[4][12] = {};
+    const unsigned part = blockIdx.x % 4, from = part * 192u;
+    tile.multiply<true, false, 2>(from, min(from + 192u, 768u), moving<4, 98304>(a), moving<3072,
+        98304>(b), next_early, dot);
+    float acc[4][4] = {};
     tile.finish(dot, acc);
+    const parts_in_memory<4, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 98304 + i2 * 768 + i3]) = make_float4(acc[i][j],
-            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
+            sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
     }
-}
-
-// a.0.p[0,i1,i2] = sum(r0) a.0.p.parts[r0,0,i1,i2]
-// r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
-// p0: a.0.p.parts, p1: x, p2: a.0.b
-static __global__ void __launch_bounds__(64) k_reduce_5a20f620(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 24576u) return;
-    const int i2 = (int)(id % 192u) * 4;
-    const int i1 = (int)(id / 192u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 98304 + i1 * 768 + i2]);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i1 * 768 + i2]);
-    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i2]);
-    *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(acc0 + v1.x + v2.x,
-        acc1 + v1.y + v2.y, acc2 + v1.z + v2.z, acc3 + v1.w + v2.w);
+    shares.end();
 }
 
 // n.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
@@ -2428,7 +2391,7 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 6656ull, 0, 6656ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 11264ull, 0, 11264ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2694,122 +2657,101 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     // a.0.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.0.p.parts", 128, 256, stream, v_a_0_c, v_a_0_w,
-        v_a_0_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.0", 384, 64, stream, v_a_0_p_parts, v_x, v_a_0_b,
-        v_r_0));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.0", 384, 256, stream, v_a_0_c, v_a_0_w, v_x,
+        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 72));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
-        (float4 *)v_workspace, v_arrived + 72));
+        (float4 *)v_workspace, v_arrived + 168));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.0.p.parts", 256, 256, stream, v_g_0, v_b_0_w,
         v_b_0_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
         v_s_0));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.1.v.split.merged", 216, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
-        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 136));
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 232));
     // a.1.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.1.p.parts", 128, 256, stream, v_a_1_c, v_a_1_w,
-        v_a_1_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.1", 384, 64, stream, v_a_1_p_parts, v_h_0, v_a_1_b,
-        v_r_1));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.1", 384, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
+        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 304));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
-        (float4 *)v_workspace, v_arrived + 208));
+        (float4 *)v_workspace, v_arrived + 400));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.1.p.parts", 256, 256, stream, v_g_1, v_b_1_w,
         v_b_1_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
         v_s_1));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.2.v.split.merged", 216, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
-        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 272));
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 464));
     // a.2.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.2.p.parts", 128, 256, stream, v_a_2_c, v_a_2_w,
-        v_a_2_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.2", 384, 64, stream, v_a_2_p_parts, v_h_1, v_a_2_b,
-        v_r_2));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.2", 384, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
+        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 536));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
-        (float4 *)v_workspace, v_arrived + 344));
+        (float4 *)v_workspace, v_arrived + 632));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.2.p.parts", 256, 256, stream, v_g_2, v_b_2_w,
         v_b_2_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
         v_s_2));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.3.v.split.merged", 216, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
-        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 408));
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 696));
     // a.3.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.3.p.parts", 128, 256, stream, v_a_3_c, v_a_3_w,
-        v_a_3_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.3", 384, 64, stream, v_a_3_p_parts, v_h_2, v_a_3_b,
-        v_r_3));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.3", 384, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
+        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 768));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
-        (float4 *)v_workspace, v_arrived + 480));
-    return 0;
-}
-
-static int steps_from_b_3_p_parts(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
+        (float4 *)v_workspace, v_arrived + 864));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.3.p.parts", 256, 256, stream, v_g_3, v_b_3_w,
         v_b_3_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
         v_s_3));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.4.v.split.merged", 216, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
-        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 544));
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 928));
     // a.4.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.4.p.parts", 128, 256, stream, v_a_4_c, v_a_4_w,
-        v_a_4_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.4", 384, 64, stream, v_a_4_p_parts, v_h_3, v_a_4_b,
-        v_r_4));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.4", 384, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
+        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 1000));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
-        (float4 *)v_workspace, v_arrived + 616));
+        (float4 *)v_workspace, v_arrived + 1096));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.4.p.parts", 256, 256, stream, v_g_4, v_b_4_w,
         v_b_4_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
         v_s_4));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.5.v.split.merged", 216, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
-        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 680));
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1160));
     // a.5.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.5.p.parts", 128, 256, stream, v_a_5_c, v_a_5_w,
-        v_a_5_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.5", 384, 64, stream, v_a_5_p_parts, v_h_4, v_a_5_b,
-        v_r_5));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.5", 384, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
+        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1232));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
-        (float4 *)v_workspace, v_arrived + 752));
+        (float4 *)v_workspace, v_arrived + 1328));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.5.p.parts", 256, 256, stream, v_g_5, v_b_5_w,
         v_b_5_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
         v_s_5));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.6.v.split.merged", 216, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
-        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 816));
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1392));
     // a.6.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.6.p.parts", 128, 256, stream, v_a_6_c, v_a_6_w,
-        v_a_6_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.6", 384, 64, stream, v_a_6_p_parts, v_h_5, v_a_6_b,
-        v_r_6));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.6", 384, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
+        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1464));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
-        (float4 *)v_workspace, v_arrived + 888));
+        (float4 *)v_workspace, v_arrived + 1560));
     return 0;
 }
 
@@ -2822,68 +2764,60 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_s_6));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.7.v.split.merged", 216, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
-        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 952));
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1624));
     // a.7.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.7.p.parts", 128, 256, stream, v_a_7_c, v_a_7_w,
-        v_a_7_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.7", 384, 64, stream, v_a_7_p_parts, v_h_6, v_a_7_b,
-        v_r_7));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.7", 384, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
+        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1696));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
-        (float4 *)v_workspace, v_arrived + 1024));
+        (float4 *)v_workspace, v_arrived + 1792));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.7.p.parts", 256, 256, stream, v_g_7, v_b_7_w,
         v_b_7_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
         v_s_7));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.8.v.split.merged", 216, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
-        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1088));
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1856));
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.8.p.parts", 128, 256, stream, v_a_8_c, v_a_8_w,
-        v_a_8_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.8", 384, 64, stream, v_a_8_p_parts, v_h_7, v_a_8_b,
-        v_r_8));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.8", 384, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
+        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1928));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
-        (float4 *)v_workspace, v_arrived + 1160));
+        (float4 *)v_workspace, v_arrived + 2024));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.8.p.parts", 256, 256, stream, v_g_8, v_b_8_w,
         v_b_8_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
         v_s_8));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.9.v.split.merged", 216, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
-        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 1224));
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2088));
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.9.p.parts", 128, 256, stream, v_a_9_c, v_a_9_w,
-        v_a_9_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.9", 384, 64, stream, v_a_9_p_parts, v_h_8, v_a_9_b,
-        v_r_9));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.9", 384, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
+        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2160));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
-        (float4 *)v_workspace, v_arrived + 1296));
+        (float4 *)v_workspace, v_arrived + 2256));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.9.p.parts", 256, 256, stream, v_g_9, v_b_9_w,
         v_b_9_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
         v_s_9));
     CALL(launch(m, ALONE, k_product_36fdc053, "a.10.v.split.merged", 216, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
-        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 1360));
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2320));
     // a.10.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.10.p.parts", 128, 256, stream, v_a_10_c, v_a_10_w,
-        v_a_10_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.10", 384, 64, stream, v_a_10_p_parts, v_h_9,
-        v_a_10_b, v_r_10));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.10", 384, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
+        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2392));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
-        (float4 *)v_workspace, v_arrived + 1432));
+        (float4 *)v_workspace, v_arrived + 2488));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.10.p.parts", 256, 256, stream, v_g_10, v_b_10_w,
         v_b_10_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
@@ -2891,17 +2825,15 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
     CALL(launch(m, ALONE, k_product_36fdc053, "a.11.v.split.merged", 216, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
-        v_arrived + 1496));
+        v_arrived + 2552));
     // a.11.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    CALL(launch(m, FIRST, k_product_cbe79d3a, "a.11.p.parts", 128, 256, stream, v_a_11_c, v_a_11_w,
-        v_a_11_p_parts));
-    CALL(launch(m, LAST, k_reduce_5a20f620, "r.11", 384, 64, stream, v_a_11_p_parts, v_h_10,
-        v_a_11_b, v_r_11));
+    CALL(launch(m, ALONE, k_product_e324ea00, "r.11", 384, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
+        v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 2624));
     CALL(launch(m, ALONE, k_product_9e186cad, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
-        (float4 *)v_workspace, v_arrived + 1568));
+        (float4 *)v_workspace, v_arrived + 2720));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.11.p.parts", 256, 256, stream, v_g_11, v_b_11_w,
         v_b_11_p_parts));
     CALL(launch(m, MIDDLE, k_reduce_ec81c86d, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
@@ -2913,7 +2845,6 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
 
 static int steps(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_a_0_v_split_merged(m, in, out, stream));
-    CALL(steps_from_b_3_p_parts(m, in, out, stream));
     CALL(steps_from_b_6_p_parts(m, in, out, stream));
     return 0;
 }
@@ -3227,6 +3158,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340722176ull, 631419392ull, 0xf49bb016df0d0331ull};
+    340726784ull, 631424000ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

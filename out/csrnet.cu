@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 55 MB (workspace 9216 kB of it), constants 247 MB, peak in create 364 MB
-// plan      43 steps, 533.6 us estimated; 1199.4 us without derivation
+// plan      43 steps, 533.6 us estimated; 1200.5 us without derivation
 // libraries none
 // by        basis change 37, operand re-laid 1, summation splitting 1
 //     6.9 us est. v1.a                     k_product_34540688

@@ -7,18 +7,16 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 2176 kB (workspace 512 kB of it), constants 14 MB, peak in create 18 MB
-// plan      8 steps, 24.4 us estimated; 46.1 us without derivation
+// memory    arena 1408 kB (workspace 1024 kB of it), constants 14 MB, peak in create 26 MB
+// plan      6 steps, 23.5 us estimated; 50.3 us without derivation
 // libraries none
-// by        sums of one term 1, summation splitting 5, one-point rule by phases 1
+// by        sums of one term 1, one-point rule by phases 3, one-point rule 1
 //     2.1 us est. r1                       k_reduce_36593d99
-//     5.6 us est. c2.part                  k_reduce_6aa81a59
-//     1.4 us est. r2                       k_reduce_6b48e63d
-//     3.9 us est. c3.phases.parts          k_product_1582eef3
-//     2.3 us est. r3.split                 k_reduce_78f41b2d
-//     5.2 us est. r4.split                 k_product_78e53dd4, in 2 parts
-//     2.5 us est. c5.part                  k_product_d3092c64
-//     1.4 us est. y                        k_reduce_b7ea6b20
+//     6.2 us est. r2.split                 k_product_83be6ba6, in 8 parts
+//     5.9 us est. r3.split                 k_product_bb3715ee, in 8 parts
+//     5.1 us est. r4.split                 k_product_82c68ecd, in 2 parts
+//     2.9 us est. c5.phases                k_reduce_0de04055
+//     1.3 us est. y                        k_map_0a9c6918
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -28,7 +26,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 2228224ull
+#define DCGAN_ARENA_BYTES 1441792ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -98,23 +96,22 @@ const dcgan_info *dcgan_describe(void);
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 CONST(0)
-#define v_k2 CONST(3276800)
-#define v_k3 INIT(0)
-#define v_k4 INIT(2097152)
-#define v_k5 INIT(2621440)
-#define v_r4 ARENA(524288)
-#define v_r3 ARENA(2097152)
-#define v_r1 ARENA(262144)
-#define v_r2 ARENA(2097152)
-#define v_c3_phases_lines CONST(11665408)
-#define v_c3_phases_parts ARENA(0)
-#define v_c5_part_filter CONST(13762560)
-#define v_c5_part ARENA(0)
-#define v_c2_part ARENA(0)
+#define v_k2 INIT(0)
+#define v_k3 INIT(8388608)
+#define v_k4 INIT(10485760)
+#define v_k5 INIT(11010048)
+#define v_r4 ARENA(1048576)
+#define v_r1 ARENA(1114112)
+#define v_c5_taps CONST(3276800)
+#define v_c5_phases ARENA(0)
+#define v_c2_phases_lines CONST(3289088)
+#define v_r2 ARENA(1048576)
+#define v_c3_phases_lines CONST(11677696)
+#define v_r3 ARENA(1310720)
 #define v_c4_phases_lines CONST(13774848)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 14299392ull
-#define INIT_BYTES 2633728ull
+#define CONST_BYTES 14299648ull
+#define INIT_BYTES 11022336ull
 #define v_arrived CONST_OF(unsigned, 14299136)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -157,20 +154,6 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
 template <typename T>
 const T &some();  // of which only the type is asked
 
-// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
-template <unsigned APART, typename L>
-struct spaced_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned APART, typename L>
-static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
-    return {load};
-}
-
 // Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
 // load says where.
 template <unsigned BYTES, unsigned APART, typename L>
@@ -206,12 +189,6 @@ template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
-}
-template <unsigned APART, typename L>
-static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
-                                                unsigned k0) -> decltype(load(0u, 0u)) {
-    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
-            load(threadIdx.x + 256u * i, k0).inside};
 }
 
 // A load's elements.
@@ -745,202 +722,119 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
     }
 }
 
-// by summation splitting (r0 inside), variable substitution
-// c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
-// p0: k2, p1: r1
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_6aa81a59(const float *p0, const float *p1,
-    float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][256];
-    __shared__ __align__(16) float few[8][32][20];
-    const unsigned lane = threadIdx.x % 4u, group = threadIdx.x % 32u / 4u;
+// by one-point rule by phases
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
+//     c2.phases.lines[i0,i1,i2,r1_,r2,r0] where i3 in 0:4, i4 in 0:4, pad r1 0
+// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+// p0: r1, p1: c2.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_83be6ba6(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 256u * 16u;
-    float acc[16][4] = {};
-    {
-        const int i2 = (int)((n0 + lane * 4u) % 4u);
-        const int i1 = (int)((n0 + lane * 4u) / 4u);
-        const unsigned first = threadIdx.x / 32u * 32 + group;
-#pragma unroll 1
-        for (unsigned k0 = 0; k0 < 512u; k0 += 256u) {
-            float4 w[4];
-#pragma unroll
-            for (int u = 0; u < 4; u++) {
-                const unsigned k = k0 + first + u * 8u;
-                const int r0 = (int)k;
-                w[u] = *reinterpret_cast<const float4 *>(&p0[r0 * 4096 + i1 * 4 + i2]);
-            }
-            if (k0 == 0) await_previous(next_early);
-            // Lanes fetch the few for each other.
-            float own[1][16] = {};
-#pragma unroll
-            for (int s = 0; s < 1; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-                const unsigned k = k0 + threadIdx.x / 32u * 32u + t;
-                const int r0 = (int)k;
-#pragma unroll
-                for (int i = 0; i < 16; i += 4) {
-                    const int i4 = (int)(i % 4u);
-                    const int i3 = (int)(i / 4u);
-                    const float4 four = *reinterpret_cast<const float4 *>(&p1[r0 * 16 + i3 * 4
-                        + i4]);
-                    own[s][i + 0] = four.x;
-                    own[s][i + 1] = four.y;
-                    own[s][i + 2] = four.z;
-                    own[s][i + 3] = four.w;
-                }
-            }
-            // Compilers would put loads behind multiplications; this way all are on their way.
-            __syncwarp(~0u);
-#pragma unroll
-            for (int s = 0; s < 1; s++) {
-                const unsigned t = threadIdx.x % 32u + 32u * s;
-#pragma unroll
-                for (int i = 0; i < 16; i += 4)
-                    *reinterpret_cast<float4 *>(&few[threadIdx.x / 32u][t][i]) =
-                        make_float4(own[s][i], own[s][i + 1], own[s][i + 2], own[s][i + 3]);
-            }
-            __syncwarp(~0u);
-#pragma unroll
-            for (int u = 0; u < 4; u++) {
-                const float4 v = w[u];
-                const float *const term = few[threadIdx.x / 32u][u * 8 + group];
-                float x[16];
-#pragma unroll
-                for (int i = 0; i < 16; i += 4) {
-                    const float4 four = *reinterpret_cast<const float4 *>(&term[i]);
-                    x[i] = four.x;
-                    x[i + 1] = four.y;
-                    x[i + 2] = four.z;
-                    x[i + 3] = four.w;
-                }
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    acc[i][0] += v.x * x[i];
-                    acc[i][1] += v.y * x[i];
-                    acc[i][2] += v.z * x[i];
-                    acc[i][3] += v.w * x[i];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 64; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 256; e += 256) {
-        const int i4 = (int)((e / 16u) % 4u);
-        const int i3 = (int)((e / 16u) / 4u);
-        const unsigned n = n0 + e % 16u;
-        const int i2 = (int)(n % 4u);
-        const int i1 = (int)(n / 4u);
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i1 * 64 + i3 * 16 + i2 * 4 + i4] = v;
-    }
-}
-
-// by summation splitting, one-point rule
-// c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,2*r0+(i2+1)%2,2*r1+(i3+1)%2,(i2+1)/2-r0,(i3+1)/2-r1]
-//     where i2 in 0:8, i3 in 0:8, r0 in 0:2, r1 in 0:2, pad c2.part 0
-// r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_6b48e63d(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 8u);
-    const int i2 = (int)(id / 8u % 8u);
-    const int i1 = (int)(id / 64u);
-    const int t0 = (i2 + 1) / 2;
-    const int t2 = (i3 + 1) / 2;
-    const int t4 = (i3 + 1) % 2;
-    const int t5 = (i2 + 1) % 2;
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t1 = -r0 + t0;
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t3 = -r1 + t2;
-            const float v0 = (unsigned)t1 < 4u && (unsigned)t3 < 4u ? p0[i1 * 256 + r0 * 128
-                + t5 * 64 + t1 * 16 + r1 * 8 + t4 * 4 + t3] : 0.f;
-            acc += v0;
-        }
-    }
-    y[i1 * 64 + i2 * 8 + i3] = relu(acc);
-}
-
-// by one-point rule by phases; summation splitting (parts)
-// c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
-//     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8,
-//     r0 in 0:16, pad r2 0
-// p0: c3.phases.lines, p1: r2
-static __global__ void __launch_bounds__(256, 1) k_product_1582eef3(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 2u * 64u;
-    const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u % 2u);
-    const int i0 = (int)(id / 8u % 16u);
+    const unsigned n0 = id / 8u % 4u * 64u, m0 = 0u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p0[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
+        const unsigned m = m0 + e % 16u;
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 512u % 2u);
+        const int r1 = (int)(k0 / 512u / 2u);
+        const int r0 = (int)(k0 % 512u + e / 16u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float>(&p0[r0 * 16 + t0 * 4 + t1], (unsigned)t0 < 4u && (unsigned)t1 < 4u);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i5 = (int)(n % 8u);
-        const int i4 = (int)(n / 8u);
-        const int r2 = (int)(k0 / 16u % 2u);
-        const int r1 = (int)(k0 / 16u / 2u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        const int t0 = i1 + i4 + r1 - 1;
-        const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(&p1[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
-            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i0 * 1048576 + i1 * 524288 + r0 * 256 + i2]);
     };
     auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 64u, spaced<262144>(a), spaced<1024>(b), next_early, dot);
+    const unsigned part = blockIdx.x % 8, from = part * 256u;
+    tile.multiply<false, false, 2>(from, min(from + 256u, 2048u), turning<64, 1024, 512>(a),
+        moving<1024, 16384>(b), next_early, dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
+    const parts_in_memory<8, 1, 16> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i0 * 32768 + i1 * 16384 + i2 * 8192 + i3 * 64
-            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const unsigned m = m0 + tile.row(i, thread);
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 512 + i1 * 256
+            + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
+            relu(sum[s + 3]));
     }
+    shares.end();
 }
 
-// c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
+// by one-point rule by phases
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2_) r2[0,r0,i0+i3+r1-1,i1+i4+r2_-1] *
+//     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 32768u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 8u);
-    const int i0 = (int)(id / 16u % 2u);
-    const int i3 = (int)(id / 32u);
-    float acc = 0.f;
+// p0: r2, p1: c3.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_bb3715ee(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 8u % 4u * 32u, m0 = id / 32u % 2u * 32u;
+    const int i1 = (int)(id / 64u % 2u);
+    const int i0 = (int)(id / 128u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 8u;
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int r2 = (int)(k0 / 256u % 2u);
+        const int r1 = (int)(k0 / 256u / 2u);
+        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float4>(&p0[t0 * 2048 + t1 * 256 + r0],
+            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
+    };
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 16384>(b),
+        next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 32768 + i0 * 16384 + i1 * 8192 + i3 * 8 + i4];
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i, thread);
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i3 * 4096 + i0 * 2048 + i4 * 256 + i1 * 128
+            + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
+            relu(sum[s + 3]));
     }
-    y[i3 * 32 + i0 * 16 + i4 * 2 + i1] = relu(acc);
+    shares.end();
 }
 
 // by one-point rule by phases
@@ -948,7 +842,7 @@ static __global__ void __launch_bounds__(64) k_reduce_78f41b2d(const float *p0,
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(2) k_product_78e53dd4(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_82c68ecd(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -956,15 +850,16 @@ static __global__ void CLUSTER(2) k_product_78e53dd4(const float *p0, const floa
     const int i1 = (int)(id / 32u % 2u);
     const int i0 = (int)(id / 64u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 16u;
+        const unsigned m = m0 + e / 16u;
         const int i4 = (int)(m % 16u);
         const int i3 = (int)(m / 16u);
         const int r2 = (int)(k0 / 128u % 2u);
         const int r1 = (int)(k0 / 128u / 2u);
-        const int r0 = (int)(k0 % 128u + e / 16u);
+        const int r0 = (int)(k0 % 128u + e % 16u * 4u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 256 + t0 * 16 + t1], (unsigned)t0 < 16u && (unsigned)t1 < 16u);
+        return fetch<float4>(&p0[t0 * 2048 + t1 * 128 + r0],
+            (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
@@ -973,8 +868,8 @@ static __global__ void CLUSTER(2) k_product_78e53dd4(const float *p0, const floa
     };
     auto dot = tile.none();
     const unsigned part = blockIdx.x % 2, from = part * 256u;
-    tile.multiply<false, false, 2>(from, min(from + 256u, 512u), turning<1024, 16384, 128>(a),
-        moving<256, 4096>(b), next_early, dot);
+    tile.multiply<true, false, 2>(from, min(from + 256u, 512u), a, moving<256, 4096>(b), next_early,
+        dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
     const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
@@ -998,68 +893,64 @@ static __global__ void CLUSTER(2) k_product_78e53dd4(const float *p0, const floa
     shares.end();
 }
 
-// by summation splitting (r0 inside), variable substitution
-// c5.part[i0,i1,i2,i3,i4] = sum(r0) r4[0,r0,i3,i4] * c5.part.filter[i0,i1,i2,r0]
-// p0: c5.part.filter, p1: r4
-static __global__ void __launch_bounds__(256, 2) k_product_d3092c64(const float *p0,
+// by one-point rule
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i3+r1-1,i4+r2-1] * c5.taps[i0,i1,i2,r0,r1,r2]
+//     where i3 in 0:33, i4 in 0:33, pad r4 0
+// p0: c5.taps, p1: r4
+static __global__ void __launch_bounds__(256) k_reduce_0de04055(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 16u * 64u, m0 = id / 16u % 3u * 16u;
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(&p0[i2 * 64 + r0]);
-    };
-    const auto b = [&](unsigned e) {
-        const int i4 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p1[r0 * 1024 + i4]);
-    };
-    auto dot = tile.none();
-    tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<4096, 65536>(b), next_early,
-        dot);
-    float acc[4][4] = {};
-    tile.finish(dot, acc);
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 13068u ? column : 13068u - 1u;  // all load, some do not store
+    await_previous(next_early);
+    const int i4 = (int)(id % 33u);
+    const int i3 = (int)(id / 33u % 33u);
+    const int i2 = (int)(id / 1089u);
+    float acc = 0.f;
+    const int ahead = 4;
+    (void)ahead;  // where pragmas are not known
+#pragma unroll ahead
+    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
+        const int r0 = (int)k;
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(&y[i2 * 1024 + i4]) = make_float4(acc[i][j], acc[i][j + 1],
-            acc[i][j + 2], acc[i][j + 3]);
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t0 = i3 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 2; r2++) {
+                const int t1 = i4 + r2 - 1;
+                const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p1[r0 * 1024 + t0 * 32
+                    + t1] : 0.f;
+                acc += p0[i2 * 256 + r0 * 4 + r1 * 2 + r2] * v0;
+            }
+        }
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 13068u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i2 * 1089 + i3 * 33 + i4] = acc;
     }
 }
 
-// by summation splitting, one-point rule
-// c5[0,i1,i2,i3] = sum(r0,r1) c5.part[i1,2*r0+(i2+1)%2,2*r1+(i3+1)%2,(i2+1)/2-r0,(i3+1)/2-r1]
-//     where i2 in 0:64, i3 in 0:64, r0 in 0:2, r1 in 0:2, pad c5.part 0
-// y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_b7ea6b20(const float *p0,
-    float *__restrict__ y, bool next_early) {
+// y[0,i1,i2,i3] = tanh(c5.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:64,
+//     i3 in 0:64
+static __global__ void __launch_bounds__(64) k_map_0a9c6918(const float *p0, float *__restrict__ y,
+    bool next_early) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous(next_early);
-    if (id >= 12288u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u % 64u);
-    const int i1 = (int)(id / 4096u);
-    const int t0 = (i2 + 1) / 2;
-    const int t2 = (i3 + 1) / 2;
-    const int t4 = (i3 + 1) % 2;
-    const int t5 = (i2 + 1) % 2;
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t1 = -r0 + t0;
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t3 = -r1 + t2;
-            const float v0 = (unsigned)t1 < 32u && (unsigned)t3 < 32u ? p0[i1 * 16384 + r0 * 8192
-                + t5 * 4096 + r1 * 2048 + t4 * 1024 + t1 * 32 + t3] : 0.f;
-            acc += v0;
-        }
-    }
-    y[i1 * 4096 + i2 * 64 + i3] = tanhf(acc);
+    if (id >= 3072u) return;
+    const int i3 = (int)(id % 16u) * 4;
+    const int i2 = (int)(id / 16u % 64u);
+    const int i1 = (int)(id / 1024u);
+    const int t0 = i3 / 2;
+    const int t1 = (i2 + 1) % 2;
+    const int t2 = (i2 + 1) / 2;
+    const int t3 = i1 * 4356 + t1 * 2178 + t2 * 33 + t0;
+    *reinterpret_cast<float4 *>(&y[i1 * 4096 + i2 * 64 + i3]) = make_float4(tanhf(p0[t3 + 1089]),
+        tanhf(p0[t3 + 1]), tanhf(p0[t3 + 1090]), tanhf(p0[t3 + 2]));
 }
 
 // Those that only create launches.
@@ -1163,19 +1054,27 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
-    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
+    // c2.phases.lines[i0,i1,i2,i3,i4,i5] = k2[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
-    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
-        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144, 131072, 1024, 512, 256, 1}}, v_k3,
+    // c2.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c2.phases.lines", 8192, 256, stream, relay{5, 15, {2,
+        2, 131072, 2, 2}, {-4, -1, 16, -8, -2}, {1048576, 524288, 1, 262144, 131072}}, v_k2,
+        v_c2_phases_lines));
+    // as c2.phases.lines
+    // c3.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{5, 15, {2,
+        2, 32768, 2, 2}, {-4, -1, 16, -8, -2}, {262144, 131072, 1, 65536, 32768}}, v_k3,
         v_c3_phases_lines));
-    // as c3.phases.lines
+    // as c2.phases.lines
     // c4.phases.lines stored as [i0,i1,i3,i4,i5,i2]
     CALL(launch(m, ALONE, k_relay_6b411249, "c4.phases.lines", 512, 256, stream, relay{5, 15, {2, 2,
         8192, 2, 2}, {-4, -1, 16, -8, -2}, {65536, 32768, 1, 16384, 8192}}, v_k4,
         v_c4_phases_lines));
-    // c5.part.filter[i0,i1,i2,i3] = k5[i3,i0,i1,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "c5.part.filter", 12, 256, stream, relay{2, 0, {64, 48},
-        {48, 1}, {1, 64}}, v_k5, v_c5_part_filter));
+    // by one-point rule
+    // c5.taps[i0,i1,i2,i3,i4,i5] = k5[i3,i0,i1-2*i4+2,i2-2*i5+2] where i1 in 0:2, i2 in 0:2,
+    //     i4 in 0:2, i5 in 0:2
+    CALL(launch(m, ALONE, k_relay_6b411249, "c5.taps", 12, 256, stream, relay{6, 10, {3, 2, 2, 64,
+        2, 2}, {16, 4, 1, 48, -8, -2}, {1024, 512, 256, 4, 2, 1}}, v_k5, v_c5_taps));
     return 0;
 }
 
@@ -1222,7 +1121,7 @@ static int check_device(dcgan *m) {
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 512ull, 0, 512ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -1291,20 +1190,19 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
-    // c2.part stored as [i0,i1,i3,i2,i4]
-    CALL(launch(m, MIDDLE, k_reduce_6aa81a59, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
-    CALL(launch(m, MIDDLE, k_reduce_6b48e63d, "r2", 256, 64, stream, v_c2_part, v_r2));
-    CALL(launch(m, MIDDLE, k_product_1582eef3, "c3.phases.parts", 128, 256, stream,
-        v_c3_phases_lines, v_r2, v_c3_phases_parts));
-    // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, LAST, k_reduce_78f41b2d, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
+    CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
+    // r2.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, ALONE, k_product_83be6ba6, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
+        v_r2, (float4 *)v_workspace, v_arrived + 0));
+    // r3.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, ALONE, k_product_bb3715ee, "r3.split", 256, 256, stream, v_r2, v_c3_phases_lines,
+        v_r3, (float4 *)v_workspace, v_arrived + 16));
     // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, FIRST, k_product_78e53dd4, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
-        v_r4, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_product_d3092c64, "c5.part", 48, 256, stream, v_c5_part_filter, v_r4,
-        v_c5_part));
-    CALL(launch(m, LAST, k_reduce_b7ea6b20, "y", 192, 64, stream, v_c5_part, v_y));
+    CALL(launch(m, FIRST, k_product_82c68ecd, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+        v_r4, (float4 *)v_workspace, v_arrived + 48));
+    CALL(launch(m, MIDDLE, k_reduce_0de04055, "c5.phases", 409, dim3(32, 8), stream, v_c5_taps,
+        v_r4, v_c5_phases));
+    CALL(launch(m, LAST, k_map_0a9c6918, "y", 48, 64, stream, v_c5_phases, v_y));
     return 0;
 }
 
@@ -1430,6 +1328,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299392ull, 19161344ull, 0x6756f55537a6229eull};
+    14299648ull, 26763776ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define DCGAN_ARENA_BYTES 2228224ull
+#define DCGAN_ARENA_BYTES 1441792ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus

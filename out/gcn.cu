@@ -8,9 +8,9 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 20 MB (workspace 9072 kB of it), constants 61 MB, peak in create 133 MB
-// plan      120 steps, 544.2 us estimated; 855.8 us without derivation
+// plan      119 steps, 545.1 us estimated; 858.5 us without derivation
 // libraries none
-// by        basis change 18, merging 92, summation splitting 15, products with one weight
+// by        basis change 18, merging 93, summation splitting 14, products with one weight
 //     collected 2
 //     9.3 us est. stem                     k_product_25e65940
 //     2.0 us est. p                        k_reduce_771927ed
@@ -84,8 +84,7 @@
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
 //     5.3 us est. l4.l2.c.sum.merged       k_product_7626f229
 //     1.6 us est. l4.m                     k_row_7f5b7130
-//     9.7 us est. l4.f.sum.merged.parts    k_product_1656bbdb
-//     1.9 us est. l4.d.0                   k_reduce_2e2de0e0
+//    12.5 us est. l4.d.0                   k_product_c36c0824, in 2 parts
 //    17.7 us est. l4.c1.0.sum.merged       k_product_44f149f6, in 8 parts
 //     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
 //     3.3 us est. l4.c2.0.sum.merged       k_product_ab42fd47
@@ -486,15 +485,14 @@ const gcn_info *gcn_describe(void);
 #define v_g3_l1 ARENA(11776768)
 #define v_g3_r1 ARENA(11793408)
 #define v_g3_s_const CONST(30521088)
-#define v_g3_s ARENA(11810048)
-#define v_g3_a ARENA(11776768)
+#define v_g3_s ARENA(11977472)
+#define v_g3_a ARENA(11994112)
 #define v_l4_l2_c_sum_weights CONST(30521344)
 #define v_l4_l2_c_sum_merged ARENA(0)
-#define v_l4_f_sum_merged_parts ARENA(0)
 #define v_l4_d_0_const CONST(31438848)
-#define v_l4_d_0 ARENA(10672896)
+#define v_l4_d_0 ARENA(11576064)
 #define v_l4_c1_0_sum_weights CONST(31447040)
-#define v_l4_c1_0_sum_merged ARENA(11074304)
+#define v_l4_c1_0_sum_merged ARENA(10672896)
 #define v_l4_c1_0_sum ARENA(401408)
 #define v_l4_c3_0_sum ARENA(426496)
 #define v_l4_c2_0_sum_weights CONST(46127104)
@@ -524,9 +522,9 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c1_4_sum_added_merged ARENA(0)
 #define v_l4_c2_4_sum_merged ARENA(0)
 #define v_l4_f_4_sum_terms ARENA(351232)
-#define v_l4 ARENA(11074304)
+#define v_l4 ARENA(10672896)
 #define v_g4_l1_sum_weights CONST(48012288)
-#define v_g4_l1_sum_merged ARENA(10672896)
+#define v_g4_l1_sum_merged ARENA(11074304)
 #define v_g4_l1 ARENA(0)
 #define v_g4_r1 ARENA(4352)
 #define v_g4_r2_sum ARENA(8704)
@@ -558,7 +556,7 @@ const gcn_info *gcn_describe(void);
 #define v_e0_a_c_sum_part_filter CONST(64269568)
 #define v_e0_b_sum_part_filter CONST(64285696)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 64304128ull
+#define CONST_BYTES 64304640ull
 #define INIT_BYTES 54252544ull
 #define v_arrived CONST_OF(unsigned, 64301824)
 
@@ -3439,61 +3437,54 @@ static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = relu(s0 + p1[i1]) + relu(s1 + p2[i1]);
 }
 
-// by merging: sum of products; summation splitting (parts)
-// l4.f.sum.merged.parts[i0,0,i2,i3,i4] = sum(r0) l4.m.joined[0,144*i0+r0,2*i3,2*i4] *
-//     l4.f.sum.weights[i2,144*i0+r0] where i0 in 0:8, i3 in 0:7, i4 in 0:7, r0 in 0:144
-// p0: l4.f.sum.weights, p1: l4.m.joined
-static __global__ void __launch_bounds__(256, 1) k_product_1656bbdb(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 32u * 64u;
-    const int i0 = (int)(id / 32u % 8u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(&p0[i0 * 294912 + r0 * 2048 + i2]);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(&p1[i0 * 28224 + r0 * 196 + i3 * 28 + i4 * 2], n < 49u);
-    };
-    auto dot = tile.none();
-    tile.multiply<false, false, 1>(0u, 144u, moving<8192, 131072>(a), moving<784, 3136>(b),
-        next_early, dot);
-    float acc[4][4] = {};
-    tile.finish(dot, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 100352 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.f.sum.merged.parts[r0,0,i1,i2,i3]
+// by merging: sum of products
+// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
+//     where i2 in 0:7, i3 in 0:7
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
-// p0: l4.f.sum.merged.parts, p1: l4.d.0.const
-static __global__ void __launch_bounds__(256) k_reduce_2e2de0e0(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 100352u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
+static __global__ void CLUSTER(2) k_product_c36c0824(const float *p0, const float *p1,
+    const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 2u % 2u * 32u, m0 = id / 4u % 64u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
+    };
+    auto dot = tile.none();
+    const unsigned part = blockIdx.x % 2, from = part * 576u;
+    tile.multiply<false, false, 1>(from, min(from + 576u, 1152u), moving<8192, 262144>(a),
+        moving<784, 6272>(b), next_early, dot);
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 100352 + i1 * 49 + i3];
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = sum[s] + p2[i1];
+        }
     }
-    y[i1 * 49 + i3] = acc + p1[i1];
+    shares.end();
 }
 
 // by merging: shared input
@@ -5563,7 +5554,7 @@ static int check_device(gcn *m) {
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2304ull, 0, 2304ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 2816ull, 0, 2816ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -5963,13 +5954,11 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_l2_c_sum_weights, v_l4_l1_joined, v_l4_l2_c_sum_merged));
     CALL(launch(m, LAST, k_row_7f5b7130, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b,
         v_l4_r2_c_b, v_l4_m_joined));
-    CALL(launch(m, FIRST, k_product_1656bbdb, "l4.f.sum.merged.parts", 256, 256, stream,
-        v_l4_f_sum_weights, v_l4_m_joined, v_l4_f_sum_merged_parts));
-    CALL(launch(m, LAST, k_reduce_2e2de0e0, "l4.d.0", 392, 256, stream, v_l4_f_sum_merged_parts,
-        v_l4_d_0_const, v_l4_d_0));
+    CALL(launch(m, ALONE, k_product_c36c0824, "l4.d.0", 256, 256, stream, v_l4_f_sum_weights,
+        v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 463));
     CALL(launch(m, FIRST, k_product_44f149f6, "l4.c1.0.sum.merged", 224, 256, stream,
         v_l4_c1_0_sum_weights, v_l4_d_0, v_l4_c1_0_sum_merged, (float4 *)v_workspace,
-        v_arrived + 463));
+        v_arrived + 591));
     CALL(launch(m, MIDDLE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream,
         v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
         v_l4_t1_0_joined + 6272));
@@ -6025,7 +6014,7 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(launch(m, LAST, k_product_9aa74236, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
     CALL(launch(m, FIRST, k_product_e9cc6eb0, "g4.l1.sum.merged", 240, 256, stream,
-        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged, (float4 *)v_workspace, v_arrived + 491));
+        v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged, (float4 *)v_workspace, v_arrived + 619));
     CALL(launch(m, MIDDLE, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
     CALL(launch(m, MIDDLE, k_reduce_4e226e53, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
@@ -6362,6 +6351,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    64304128ull, 139630592ull, 0xe4a54419c106ca07ull};
+    64304640ull, 139631104ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -8,14 +8,13 @@
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
 // memory    arena 608 kB (workspace 512 kB of it), constants 11 MB, peak in create 21 MB
-// plan      6 steps, 14.9 us estimated; 26.6 us without derivation
+// plan      5 steps, 14.5 us estimated; 27.3 us without derivation
 // libraries none
-// by        sums of one term 1, one-point rule by phases 3, summation splitting 1
+// by        sums of one term 1, one-point rule by phases 4
 //     1.7 us est. r1                       k_reduce_0f9a92ee
-//     3.2 us est. r2.split                 k_reduce_e60bfd5b
-//     2.6 us est. c3.phases.parts          k_product_0261ef5e
-//     1.5 us est. r3.split                 k_reduce_05b55c0b
-//     3.8 us est. r4.split                 k_product_9144bcdc, in 8 parts
+//     3.1 us est. r2.split                 k_reduce_57e3d2bf
+//     3.9 us est. r3.split                 k_product_70a48708, in 8 parts
+//     3.8 us est. r4.split                 k_product_0f6f2c18, in 8 parts
 //     2.1 us est. y.split                  k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -100,15 +99,14 @@ const infogan_info *infogan_describe(void);
 #define v_k3 INIT(7340032)
 #define v_k4 INIT(9437184)
 #define v_k5 INIT(9961472)
-#define v_r3 ARENA(589824)
-#define v_r2 ARENA(524288)
 #define v_r1 ARENA(0)
 #define v_c5_taps CONST(1634304)
 #define v_c2_taps CONST(1646592)
-#define v_c3_phases_parts ARENA(0)
-#define v_c4_phases_lines CONST(8986624)
+#define v_r2 ARENA(524288)
+#define v_c3_phases_lines CONST(8986624)
+#define v_r3 ARENA(589824)
+#define v_c4_phases_lines CONST(11083776)
 #define v_r4 ARENA(524288)
-#define v_c3_phases_lines CONST(9510912)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 11608320ull
 #define INIT_BYTES 9973760ull
@@ -169,49 +167,11 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
-// behind them; a thread's in one step lie APART bytes from each other.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
-    return {load};
-}
-
-// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// TURNS of a thread's, one behind the other, of one line.
-template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
-struct tapped_load {
-    L load;
-    const TAP *taps;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE % (256u / WIDE * TURNS)]);
-    }
-};
-template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, TURNS, L, TAP> tapped(L load, const TAP *taps) {
-    return {load, taps};
-}
-
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
-}
-template <unsigned WIDE, unsigned TURNS, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, TURNS, L, TAP> &a,
-                                                unsigned i, unsigned k0)
-    -> decltype(a.load(0u, *a.taps)) {
-    const TAP *const first = a.taps + k0 + threadIdx.x / WIDE;
-    return a.load(threadIdx.x + i / TURNS * (256u * TURNS), first[256u / WIDE * (i % TURNS)]);
 }
 
 // A load's elements.
@@ -267,22 +227,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -695,7 +639,7 @@ static __global__ void __launch_bounds__(256) k_reduce_0f9a92ee(const float *__r
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_e60bfd5b(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_57e3d2bf(const float *p0, const float *p1,
     float *__restrict__ y, bool next_early) {
     __shared__ float part[8][64];
     __shared__ __align__(16) float few[8][56][4];
@@ -793,78 +737,66 @@ static __global__ void __launch_bounds__(256) k_reduce_e60bfd5b(const float *p0,
         float v = part[0][e];
 #pragma unroll
         for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i2 * 16 + i3 * 8 + i0 * 4 + i4 * 2 + i1] = relu(v);
+        y[i3 * 2048 + i0 * 1024 + i4 * 512 + i1 * 256 + i2] = relu(v);
     }
 }
 
-// by one-point rule by phases; summation splitting (parts)
-// c3.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2_) r2[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2_-1] *
-//     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:4, i5 in 0:4,
-//     r0 in 0:16, pad r2 0
+// by one-point rule by phases
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2_) r2[0,r0,i0+i3+r1-1,i1+i4+r2_-1] *
+//     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:4, i4 in 0:4, pad r2 0
+// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_0261ef5e(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+static __global__ void CLUSTER(8) k_product_70a48708(const float *p0, const float *p1,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 64u, m0 = 0u;
-    const int i2 = (int)(id / 2u % 2u);
-    const int i1 = (int)(id / 4u % 2u);
-    const int i0 = (int)(id / 8u % 16u);
-    // What each term adds to an address (x) and to positions (y, z, w; of two the
-    // halves of y) that have an end; behind the last term none is inside.
-    __shared__ int4 taps[64];
-    for (unsigned k = threadIdx.x; k < 64u; k += 256u) {
-        const int r0 = (int)(k % 16u);
-        const int r2 = (int)(k / 16u % 2u);
-        const int r1 = (int)(k / 32u);
-        taps[k] = make_int4(r0 * 16 + r1 * 4 + r2 - 5, r1 - 1, r2 - 1, 0);
-    }
-    __syncthreads();
-    const auto a = [&](unsigned e, const int4 &tap) {
-        const unsigned m = m0 + e % 16u;
-        const int i5 = (int)(m % 4u);
-        const int i4 = (int)(m / 4u);
-        const int t0 = i1 + i4 + tap.y;
-        const int t1 = i2 + i5 + tap.z;
-        return fetch<float>(&p0[i0 * 256 + i1 * 4 + i4 * 4 + i2 + i5 + tap.x],
+    const unsigned n0 = id / 8u % 2u * 64u, m0 = 0u;
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e / 16u;
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 256u % 2u);
+        const int r1 = (int)(k0 / 256u / 2u);
+        const int r0 = (int)(k0 % 256u + e % 16u * 4u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float4>(&p0[t0 * 1024 + t1 * 256 + r0],
             (unsigned)t0 < 4u && (unsigned)t1 < 4u);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const unsigned k = k0 + e / 16u;
-        const int r0 = (int)(k % 16u);
-        const int r2 = (int)(k / 16u);
-        return fetch<float4>(&p1[i0 * 32768 + r0 * 2048 + i1 * 1024 + i2 * 512 + r2 * 128 + i3]);
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[i0 * 262144 + i1 * 131072 + r0 * 128 + i2]);
     };
     auto dot = tile.none();
-    tile.multiply<false, false, 2>(0u, 64u, tapped<16, 4>(a, taps), b, next_early, dot);
+    const unsigned part = blockIdx.x % 8, from = part * 128u;
+    tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 8192>(b),
+        next_early, dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
-        const int i5 = (int)(m % 4u);
-        const int i4 = (int)(m / 4u);
-        const int i3 = (int)(n0 + tile.column(j));
-        y[i0 * 8192 + i3 * 64 + i4 * 16 + i1 * 8 + i5 * 2 + i2] = acc[i][j];
+        const unsigned m = m0 + tile.row(i, thread);
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        *reinterpret_cast<float4 *>(&y[i3 * 2048 + i0 * 1024 + i4 * 256 + i1 * 128
+            + i2]) = make_float4(relu(sum[s]), relu(sum[s + 1]), relu(sum[s + 2]),
+            relu(sum[s + 3]));
     }
-}
-
-// c3.phases[i0,i1,i2,i3,i4] = sum(r0) c3.phases.parts[r0,i0,i1,i2,i3,i4]
-// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_05b55c0b(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 8192u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 8192 + i1];
-    }
-    y[i1] = relu(acc);
+    shares.end();
 }
 
 // by one-point rule by phases
@@ -872,7 +804,7 @@ static __global__ void __launch_bounds__(64) k_reduce_05b55c0b(const float *p0,
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(8) k_product_9144bcdc(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_0f6f2c18(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -880,15 +812,16 @@ static __global__ void CLUSTER(8) k_product_9144bcdc(const float *p0, const floa
     const int i1 = (int)(id / 32u % 2u);
     const int i0 = (int)(id / 64u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 32u;
+        const unsigned m = m0 + e / 8u;
         const int i4 = (int)(m % 8u);
         const int i3 = (int)(m / 8u);
         const int r2 = (int)(k0 / 128u % 2u);
         const int r1 = (int)(k0 / 128u / 2u);
-        const int r0 = (int)(k0 % 128u + e / 32u);
+        const int r0 = (int)(k0 % 128u + e % 8u * 4u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 64 + t0 * 8 + t1], (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+        return fetch<float4>(&p0[t0 * 1024 + t1 * 128 + r0],
+            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 8u * 4u);
@@ -897,8 +830,8 @@ static __global__ void CLUSTER(8) k_product_9144bcdc(const float *p0, const floa
     };
     auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 64u;
-    tile.multiply<false, false, 2>(from, min(from + 64u, 512u), turning<256, 2048, 128>(a),
-        moving<256, 8192>(b), next_early, dot);
+    tile.multiply<true, false, 2>(from, min(from + 64u, 512u), a, moving<256, 8192>(b), next_early,
+        dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
     const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
@@ -1069,9 +1002,9 @@ static int prepare_weights(infogan *m, cudaStream_t stream) {
         v_c2_taps));
     // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2,
     //     i1 in 0:2, i3 in 0:2, i4 in 0:2
-    // c3.phases.lines stored as [i5,i0,i1,i3,i4,i2]
-    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{6, 15, {2,
-        2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {1024, 512, 1, 256, 128, 2048}}, v_k3,
+    // c3.phases.lines stored as [i0,i1,i3,i4,i5,i2]
+    CALL(launch(m, ALONE, k_relay_6b411249, "c3.phases.lines", 2048, 256, stream, relay{5, 15, {2,
+        2, 32768, 2, 2}, {-4, -1, 16, -8, -2}, {262144, 131072, 1, 65536, 32768}}, v_k3,
         v_c3_phases_lines));
     // as c3.phases.lines
     // c4.phases.lines stored as [i0,i1,i3,i4,i5,i2]
@@ -1197,17 +1130,14 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_reduce_0f9a92ee, "r1", 56, dim3(32, 8), stream, v_k1, v_z, v_r1));
-    // r2.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, MIDDLE, k_reduce_e60bfd5b, "r2.split", 64, 256, stream, v_c2_taps, v_r1, v_r2));
-    // c3.phases.parts stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, MIDDLE, k_product_0261ef5e, "c3.phases.parts", 128, 256, stream, v_r2,
-        v_c3_phases_lines, v_c3_phases_parts));
-    // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, MIDDLE, k_reduce_05b55c0b, "r3.split", 128, 64, stream, v_c3_phases_parts,
-        v_r3));
+    // r2.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, MIDDLE, k_reduce_57e3d2bf, "r2.split", 64, 256, stream, v_c2_taps, v_r1, v_r2));
+    // r3.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, MIDDLE, k_product_70a48708, "r3.split", 64, 256, stream, v_r2, v_c3_phases_lines,
+        v_r3, (float4 *)v_workspace, v_arrived + 0));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_product_9144bcdc, "r4.split", 128, 256, stream, v_r3,
-        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, MIDDLE, k_product_0f6f2c18, "r4.split", 128, 256, stream, v_r3,
+        v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 8));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;

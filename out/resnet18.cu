@@ -8,9 +8,9 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 5684 kB (workspace 1024 kB of it), constants 57 MB, peak in create 114 MB
-// plan      41 steps, 164.0 us estimated; 190.2 us without derivation
+// plan      40 steps, 163.9 us estimated; 190.3 us without derivation
 // libraries none
-// by        basis change 28, summation splitting 4
+// by        basis change 28, summation splitting 3
 //     9.2 us est. r0                       k_product_fa72587e
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
 //     4.4 us est. l1.a.a.c.product         k_product_12ce7e9e
@@ -44,9 +44,8 @@
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
 //     6.4 us est. l3.b.c.product           k_product_5033e588
 //     1.5 us est. l3                       k_basis_fc26d277
-//     6.5 us est. l4.h.a.c.parts           k_product_7852f97d
-//     1.6 us est. l4.h.r                   k_reduce_09a05fb3
-//    15.1 us est. l4.h                     k_product_ca6bea8c, in 8 parts
+//     8.5 us est. l4.h.r                   k_product_bb8aa2f4, in 8 parts
+//    14.6 us est. l4.h                     k_product_b96b91dd, in 8 parts
 //     9.9 us est. l4.a.c.parts             k_product_1c6f71a7
 //     1.9 us est. l4.r                     k_reduce_0e6597b9
 //     9.9 us est. l4.b.c.parts             k_product_1c6f71a7
@@ -312,9 +311,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3_b_t CONST(24078592)
 #define v_l4_d_s INIT(54190592)
 #define v_l4_h_a_s INIT(54192640)
-#define v_l4_h_a_c_parts ARENA(0)
 #define v_l4_h_a_t CONST(24079616)
-#define v_l4_h_r ARENA(1806336)
 #define v_l4_h_b_s INIT(54194688)
 #define v_l4_h_const CONST(24081664)
 #define v_l4_h ARENA(3211264)
@@ -336,6 +333,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l3 ARENA(1605632)
 #define v_l4_d_c_scaled CONST(44507136)
 #define v_l4_h_a_c_lines CONST(45031424)
+#define v_l4_h_r ARENA(1048576)
 #define v_l4_h_b_c_lines CONST(49750016)
 #define v_l2_h ARENA(2207744)
 #define v_l3_h ARENA(2207744)
@@ -411,21 +409,6 @@ struct moving_load {
 };
 template <unsigned BYTES, unsigned APART, typename L>
 static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
-    return {load};
-}
-
-// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
-// behind them; a thread's in one step lie APART bytes from each other.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
     return {load};
 }
 
@@ -518,22 +501,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -1981,64 +1948,58 @@ static __global__ void __launch_bounds__(64) k_basis_fc26d277(const float *p0, c
     }
 }
 
-// by summation splitting (parts)
-// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
-//     0
-// p0: l4.h.a.c.lines, p1: l3
-static __global__ void __launch_bounds__(256, 2) k_product_7852f97d(const float *p0,
-    const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+// l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3[0,r0,2*i2+r1-1,2*i3+r2-1] * l4.h.a.c.lines[i1,r1,r2,r0]
+//     where i2 in 0:7, i3 in 0:7, pad l3 0
+// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
+// p0: l3, p1: l4.h.a.c.lines, p2: l4.h.a.t
+static __global__ void __launch_bounds__(256, 1) k_product_bb8aa2f4(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
+    bool next_early) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const unsigned n0 = id / 8u % 16u * 32u, m0 = id / 128u % 2u * 32u;
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(&p0[r2 * 131072 + i0 * 8192 + r0 * 512 + i2]);
+        const unsigned m = m0 + e / 8u;
+        const int i3 = (int)(m % 7u);
+        const int i2 = (int)(m / 7u);
+        const int r2 = (int)(k0 / 256u % 3u);
+        const int r1 = (int)(k0 / 256u / 3u);
+        const int r0 = (int)(k0 % 256u + e % 8u * 4u);
+        return fetch<float4>(&p0[i2 * 7168 + r1 * 3584 + i3 * 512 + r2 * 256 + r0 - 3840],
+            m < 49u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 4u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[i3 * 7168 + r1 * 3584 + i4 * 512 + r2 * 256 + i0 * 16 + r0 - 3840],
-            n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+    const auto b = [&](unsigned e) {
+        const int i1 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(&p1[r0 * 512 + i1]);
     };
     auto dot = tile.none();
-    tile.multiply<false, true, 1>(0u, 144u, spaced<32768>(a), b, next_early, dot);
+    const unsigned part = blockIdx.x % 8, from = part * 288u;
+    tile.multiply<true, false, 2>(from, min(from + 288u, 2304u), a, moving<2048, 65536>(b),
+        next_early, dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
+    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
+    leave_part(shares, acc);
+    if (!shares.arrive()) return;
+    float sum[4 * shares.OWN] = {};
+    add_parts(shares, sum);
+    shares.leave(sum);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        const int i3 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+            *reinterpret_cast<float4 *>(&y[i3 * 512 + i1]) = make_float4(relu(sum[s] + v0.x),
+                relu(sum[s + 1] + v0.y), relu(sum[s + 2] + v0.z), relu(sum[s + 3] + v0.w));
         }
     }
-}
-
-// l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
-// l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
-// p0: l4.h.a.c.parts, p1: l4.h.a.t
-static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 25088 + i1 * 49 + i3];
-    }
-    y[i1 * 49 + i3] = relu(acc + p1[i1]);
+    shares.end();
 }
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l4.h.r[0,r0,i2+r1-1,i3+r2-1] * l4.h.b.c.lines[i1,r1,r2,r0]
@@ -2047,7 +2008,7 @@ static __global__ void __launch_bounds__(64) k_reduce_09a05fb3(const float *p0,
 //     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.h.b.c.lines, p1: l4.h.r, p2: l4.d.c.scaled, p3: l3, p4: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_ca6bea8c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_b96b91dd(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2059,21 +2020,21 @@ static __global__ void __launch_bounds__(256, 1) k_product_ca6bea8c(const float 
         return fetch<float4>(&p0[r0 * 512 + i1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u;
+        const unsigned n = n0 + e / 8u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
         const int r2 = (int)(k0 / 512u % 3u);
         const int r1 = (int)(k0 / 512u / 3u);
-        const int r0 = (int)(k0 % 512u + e / 32u);
+        const int r0 = (int)(k0 % 512u + e % 8u * 4u);
         const int t0 = i2 + r1 - 1;
         const int t1 = i3 + r2 - 1;
-        return fetch<float>(&p1[r0 * 49 + t0 * 7 + t1],
+        return fetch<float4>(&p1[t0 * 3584 + t1 * 512 + r0],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
     auto dot = tile.none();
     const unsigned part = blockIdx.x % 8, from = part * 576u;
-    tile.multiply<false, false, 1>(from, min(from + 576u, 4608u), moving<2048, 65536>(a),
-        turning<196, 1568, 512>(b), next_early, dot);
+    tile.multiply<false, true, 1>(from, min(from + 576u, 4608u), moving<2048, 65536>(a), b,
+        next_early, dot);
     {
         // The second product's terms; the tile is free.
         const auto a = [&](unsigned e) {
@@ -3214,9 +3175,7 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)out;
+static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, FIRST, k_product_fa72587e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_stitch_f08c01e9, "l1.a.a.c.data", 64, 256, stream, v_r0,
@@ -3282,21 +3241,14 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l3_a_t, v_l3_b_c_data));
     CALL(launch(m, FIRST, k_product_5033e588, "l3.b.c.product", 256, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
-    return 0;
-}
-
-static int steps_from_l3(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
     // l3 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, FIRST, k_product_7852f97d, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
-        v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, LAST, k_reduce_09a05fb3, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts, v_l4_h_a_t,
-        v_l4_h_r));
-    CALL(launch(m, ALONE, k_product_ca6bea8c, "l4.h", 256, 256, stream, v_l4_h_b_c_lines, v_l4_h_r,
-        v_l4_d_c_scaled, v_l3, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 108));
+    // l4.h.r stored as [i0,i2,i3,i1]
+    CALL(launch(m, ALONE, k_product_bb8aa2f4, "l4.h.r", 256, 256, stream, v_l3, v_l4_h_a_c_lines,
+        v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 108));
+    CALL(launch(m, ALONE, k_product_b96b91dd, "l4.h", 256, 256, stream, v_l4_h_b_c_lines, v_l4_h_r,
+        v_l4_d_c_scaled, v_l3, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 140));
     CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.a.c.parts", 256, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
@@ -3306,12 +3258,6 @@ static int steps_from_l3(resnet18 *m, const void *const *in, void *const *out,
     CALL(launch(m, MIDDLE, k_stitch_fcf2803f, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_f));
     CALL(launch(m, LAST, k_reduce_8b7d6149, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
-    return 0;
-}
-
-static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_r0(m, in, out, stream));
-    CALL(steps_from_l3(m, in, out, stream));
     return 0;
 }
 

@@ -7,13 +7,13 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 5886 kB (workspace 2016 kB of it), constants 330 MB, peak in create 446 MB
-// plan      77 steps, 1326.4 us estimated; 1452.0 us without derivation
+// memory    arena 5562 kB (workspace 2016 kB of it), constants 330 MB, peak in create 448 MB
+// plan      77 steps, 1326.8 us estimated; 1452.2 us without derivation
 // libraries none
 // by        summation splitting 1, online softmax 12, norm taken into the product 11, what nothing
 //     reads left out 5
-//     9.6 us est. patches.sum.parts        k_product_38365257
-//     3.3 us est. h                        k_stitch_3c51d5c5
+//    10.7 us est. patches.sum.part         k_product_38ca255b
+//     2.5 us est. h                        k_stitch_bfd34e75
 //     2.0 us est. n.0                      k_row_0d02becc
 //    24.0 us est. a.0.t.split              k_product_c98a2619
 //     9.1 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
@@ -98,7 +98,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 6027264ull
+#define VIT_B_ARENA_BYTES 5695488ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -167,158 +167,158 @@ const vit_b_info *vit_b_describe(void);
 #define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k CONST(0)
-#define v_b CONST(2359296)
-#define v_token CONST(2362368)
-#define v_place CONST(2365440)
-#define v_fc CONST(2970624)
-#define v_bias CONST(6042624)
-#define v_n_0_scale CONST(6046720)
-#define v_n_0_bias CONST(6049792)
-#define v_a_0_qkv_w CONST(6052864)
-#define v_a_0_qkv_b CONST(13130752)
-#define v_a_0_w CONST(13139968)
-#define v_a_0_b CONST(15499264)
-#define v_m_0_scale INIT(0)
-#define v_m_0_bias INIT(3072)
-#define v_f_0_w INIT(6144)
-#define v_f_0_b CONST(15502336)
-#define v_b_0_w CONST(15514624)
-#define v_b_0_b CONST(24951808)
-#define v_n_1_scale CONST(24954880)
-#define v_n_1_bias CONST(24957952)
-#define v_a_1_qkv_w CONST(24961024)
-#define v_a_1_qkv_b CONST(32038912)
-#define v_a_1_w CONST(32048128)
-#define v_a_1_b CONST(34407424)
-#define v_m_1_scale INIT(9443328)
-#define v_m_1_bias INIT(9446400)
-#define v_f_1_w INIT(9449472)
-#define v_f_1_b CONST(34410496)
-#define v_b_1_w CONST(34422784)
-#define v_b_1_b CONST(43859968)
-#define v_n_2_scale CONST(43863040)
-#define v_n_2_bias CONST(43866112)
-#define v_a_2_qkv_w CONST(43869184)
-#define v_a_2_qkv_b CONST(50947072)
-#define v_a_2_w CONST(50956288)
-#define v_a_2_b CONST(53315584)
-#define v_m_2_scale INIT(18886656)
-#define v_m_2_bias INIT(18889728)
-#define v_f_2_w INIT(18892800)
-#define v_f_2_b CONST(53318656)
-#define v_b_2_w CONST(53330944)
-#define v_b_2_b CONST(62768128)
-#define v_n_3_scale CONST(62771200)
-#define v_n_3_bias CONST(62774272)
-#define v_a_3_qkv_w CONST(62777344)
-#define v_a_3_qkv_b CONST(69855232)
-#define v_a_3_w CONST(69864448)
-#define v_a_3_b CONST(72223744)
-#define v_m_3_scale INIT(28329984)
-#define v_m_3_bias INIT(28333056)
-#define v_f_3_w INIT(28336128)
-#define v_f_3_b CONST(72226816)
-#define v_b_3_w CONST(72239104)
-#define v_b_3_b CONST(81676288)
-#define v_n_4_scale CONST(81679360)
-#define v_n_4_bias CONST(81682432)
-#define v_a_4_qkv_w CONST(81685504)
-#define v_a_4_qkv_b CONST(88763392)
-#define v_a_4_w CONST(88772608)
-#define v_a_4_b CONST(91131904)
-#define v_m_4_scale INIT(37773312)
-#define v_m_4_bias INIT(37776384)
-#define v_f_4_w INIT(37779456)
-#define v_f_4_b CONST(91134976)
-#define v_b_4_w CONST(91147264)
-#define v_b_4_b CONST(100584448)
-#define v_n_5_scale CONST(100587520)
-#define v_n_5_bias CONST(100590592)
-#define v_a_5_qkv_w CONST(100593664)
-#define v_a_5_qkv_b CONST(107671552)
-#define v_a_5_w CONST(107680768)
-#define v_a_5_b CONST(110040064)
-#define v_m_5_scale INIT(47216640)
-#define v_m_5_bias INIT(47219712)
-#define v_f_5_w INIT(47222784)
-#define v_f_5_b CONST(110043136)
-#define v_b_5_w CONST(110055424)
-#define v_b_5_b CONST(119492608)
-#define v_n_6_scale CONST(119495680)
-#define v_n_6_bias CONST(119498752)
-#define v_a_6_qkv_w CONST(119501824)
-#define v_a_6_qkv_b CONST(126579712)
-#define v_a_6_w CONST(126588928)
-#define v_a_6_b CONST(128948224)
-#define v_m_6_scale INIT(56659968)
-#define v_m_6_bias INIT(56663040)
-#define v_f_6_w INIT(56666112)
-#define v_f_6_b CONST(128951296)
-#define v_b_6_w CONST(128963584)
-#define v_b_6_b CONST(138400768)
-#define v_n_7_scale CONST(138403840)
-#define v_n_7_bias CONST(138406912)
-#define v_a_7_qkv_w CONST(138409984)
-#define v_a_7_qkv_b CONST(145487872)
-#define v_a_7_w CONST(145497088)
-#define v_a_7_b CONST(147856384)
-#define v_m_7_scale INIT(66103296)
-#define v_m_7_bias INIT(66106368)
-#define v_f_7_w INIT(66109440)
-#define v_f_7_b CONST(147859456)
-#define v_b_7_w CONST(147871744)
-#define v_b_7_b CONST(157308928)
-#define v_n_8_scale CONST(157312000)
-#define v_n_8_bias CONST(157315072)
-#define v_a_8_qkv_w CONST(157318144)
-#define v_a_8_qkv_b CONST(164396032)
-#define v_a_8_w CONST(164405248)
-#define v_a_8_b CONST(166764544)
-#define v_m_8_scale INIT(75546624)
-#define v_m_8_bias INIT(75549696)
-#define v_f_8_w INIT(75552768)
-#define v_f_8_b CONST(166767616)
-#define v_b_8_w CONST(166779904)
-#define v_b_8_b CONST(176217088)
-#define v_n_9_scale CONST(176220160)
-#define v_n_9_bias CONST(176223232)
-#define v_a_9_qkv_w CONST(176226304)
-#define v_a_9_qkv_b CONST(183304192)
-#define v_a_9_w CONST(183313408)
-#define v_a_9_b CONST(185672704)
-#define v_m_9_scale INIT(84989952)
-#define v_m_9_bias INIT(84993024)
-#define v_f_9_w INIT(84996096)
-#define v_f_9_b CONST(185675776)
-#define v_b_9_w CONST(185688064)
-#define v_b_9_b CONST(195125248)
-#define v_n_10_scale CONST(195128320)
-#define v_n_10_bias CONST(195131392)
-#define v_a_10_qkv_w CONST(195134464)
-#define v_a_10_qkv_b CONST(202212352)
-#define v_a_10_w CONST(202221568)
-#define v_a_10_b CONST(204580864)
-#define v_m_10_scale INIT(94433280)
-#define v_m_10_bias INIT(94436352)
-#define v_f_10_w INIT(94439424)
-#define v_f_10_b CONST(204583936)
-#define v_b_10_w CONST(204596224)
-#define v_b_10_b CONST(214033408)
-#define v_n_11_scale CONST(214036480)
-#define v_n_11_bias CONST(214039552)
-#define v_a_11_qkv_w CONST(214042624)
-#define v_a_11_qkv_b CONST(221120512)
-#define v_a_11_w INIT(103876608)
-#define v_a_11_b CONST(221129728)
-#define v_m_11_scale CONST(221132800)
-#define v_m_11_bias CONST(221135872)
-#define v_f_11_w CONST(221138944)
-#define v_f_11_b CONST(230576128)
-#define v_b_11_w INIT(106235904)
-#define v_b_11_b CONST(230588416)
-#define v_n_scale CONST(230591488)
-#define v_n_bias CONST(230594560)
+#define v_k INIT(0)
+#define v_b CONST(0)
+#define v_token CONST(3072)
+#define v_place CONST(6144)
+#define v_fc CONST(611328)
+#define v_bias CONST(3683328)
+#define v_n_0_scale CONST(3687424)
+#define v_n_0_bias CONST(3690496)
+#define v_a_0_qkv_w CONST(3693568)
+#define v_a_0_qkv_b CONST(10771456)
+#define v_a_0_w CONST(10780672)
+#define v_a_0_b CONST(13139968)
+#define v_m_0_scale INIT(2359296)
+#define v_m_0_bias INIT(2362368)
+#define v_f_0_w INIT(2365440)
+#define v_f_0_b CONST(13143040)
+#define v_b_0_w CONST(13155328)
+#define v_b_0_b CONST(22592512)
+#define v_n_1_scale CONST(22595584)
+#define v_n_1_bias CONST(22598656)
+#define v_a_1_qkv_w CONST(22601728)
+#define v_a_1_qkv_b CONST(29679616)
+#define v_a_1_w CONST(29688832)
+#define v_a_1_b CONST(32048128)
+#define v_m_1_scale INIT(11802624)
+#define v_m_1_bias INIT(11805696)
+#define v_f_1_w INIT(11808768)
+#define v_f_1_b CONST(32051200)
+#define v_b_1_w CONST(32063488)
+#define v_b_1_b CONST(41500672)
+#define v_n_2_scale CONST(41503744)
+#define v_n_2_bias CONST(41506816)
+#define v_a_2_qkv_w CONST(41509888)
+#define v_a_2_qkv_b CONST(48587776)
+#define v_a_2_w CONST(48596992)
+#define v_a_2_b CONST(50956288)
+#define v_m_2_scale INIT(21245952)
+#define v_m_2_bias INIT(21249024)
+#define v_f_2_w INIT(21252096)
+#define v_f_2_b CONST(50959360)
+#define v_b_2_w CONST(50971648)
+#define v_b_2_b CONST(60408832)
+#define v_n_3_scale CONST(60411904)
+#define v_n_3_bias CONST(60414976)
+#define v_a_3_qkv_w CONST(60418048)
+#define v_a_3_qkv_b CONST(67495936)
+#define v_a_3_w CONST(67505152)
+#define v_a_3_b CONST(69864448)
+#define v_m_3_scale INIT(30689280)
+#define v_m_3_bias INIT(30692352)
+#define v_f_3_w INIT(30695424)
+#define v_f_3_b CONST(69867520)
+#define v_b_3_w CONST(69879808)
+#define v_b_3_b CONST(79316992)
+#define v_n_4_scale CONST(79320064)
+#define v_n_4_bias CONST(79323136)
+#define v_a_4_qkv_w CONST(79326208)
+#define v_a_4_qkv_b CONST(86404096)
+#define v_a_4_w CONST(86413312)
+#define v_a_4_b CONST(88772608)
+#define v_m_4_scale INIT(40132608)
+#define v_m_4_bias INIT(40135680)
+#define v_f_4_w INIT(40138752)
+#define v_f_4_b CONST(88775680)
+#define v_b_4_w CONST(88787968)
+#define v_b_4_b CONST(98225152)
+#define v_n_5_scale CONST(98228224)
+#define v_n_5_bias CONST(98231296)
+#define v_a_5_qkv_w CONST(98234368)
+#define v_a_5_qkv_b CONST(105312256)
+#define v_a_5_w CONST(105321472)
+#define v_a_5_b CONST(107680768)
+#define v_m_5_scale INIT(49575936)
+#define v_m_5_bias INIT(49579008)
+#define v_f_5_w INIT(49582080)
+#define v_f_5_b CONST(107683840)
+#define v_b_5_w CONST(107696128)
+#define v_b_5_b CONST(117133312)
+#define v_n_6_scale CONST(117136384)
+#define v_n_6_bias CONST(117139456)
+#define v_a_6_qkv_w CONST(117142528)
+#define v_a_6_qkv_b CONST(124220416)
+#define v_a_6_w CONST(124229632)
+#define v_a_6_b CONST(126588928)
+#define v_m_6_scale INIT(59019264)
+#define v_m_6_bias INIT(59022336)
+#define v_f_6_w INIT(59025408)
+#define v_f_6_b CONST(126592000)
+#define v_b_6_w CONST(126604288)
+#define v_b_6_b CONST(136041472)
+#define v_n_7_scale CONST(136044544)
+#define v_n_7_bias CONST(136047616)
+#define v_a_7_qkv_w CONST(136050688)
+#define v_a_7_qkv_b CONST(143128576)
+#define v_a_7_w CONST(143137792)
+#define v_a_7_b CONST(145497088)
+#define v_m_7_scale INIT(68462592)
+#define v_m_7_bias INIT(68465664)
+#define v_f_7_w INIT(68468736)
+#define v_f_7_b CONST(145500160)
+#define v_b_7_w CONST(145512448)
+#define v_b_7_b CONST(154949632)
+#define v_n_8_scale CONST(154952704)
+#define v_n_8_bias CONST(154955776)
+#define v_a_8_qkv_w CONST(154958848)
+#define v_a_8_qkv_b CONST(162036736)
+#define v_a_8_w CONST(162045952)
+#define v_a_8_b CONST(164405248)
+#define v_m_8_scale INIT(77905920)
+#define v_m_8_bias INIT(77908992)
+#define v_f_8_w INIT(77912064)
+#define v_f_8_b CONST(164408320)
+#define v_b_8_w CONST(164420608)
+#define v_b_8_b CONST(173857792)
+#define v_n_9_scale CONST(173860864)
+#define v_n_9_bias CONST(173863936)
+#define v_a_9_qkv_w CONST(173867008)
+#define v_a_9_qkv_b CONST(180944896)
+#define v_a_9_w CONST(180954112)
+#define v_a_9_b CONST(183313408)
+#define v_m_9_scale INIT(87349248)
+#define v_m_9_bias INIT(87352320)
+#define v_f_9_w INIT(87355392)
+#define v_f_9_b CONST(183316480)
+#define v_b_9_w CONST(183328768)
+#define v_b_9_b CONST(192765952)
+#define v_n_10_scale CONST(192769024)
+#define v_n_10_bias CONST(192772096)
+#define v_a_10_qkv_w CONST(192775168)
+#define v_a_10_qkv_b CONST(199853056)
+#define v_a_10_w CONST(199862272)
+#define v_a_10_b CONST(202221568)
+#define v_m_10_scale INIT(96792576)
+#define v_m_10_bias INIT(96795648)
+#define v_f_10_w INIT(96798720)
+#define v_f_10_b CONST(202224640)
+#define v_b_10_w CONST(202236928)
+#define v_b_10_b CONST(211674112)
+#define v_n_11_scale CONST(211677184)
+#define v_n_11_bias CONST(211680256)
+#define v_a_11_qkv_w CONST(211683328)
+#define v_a_11_qkv_b CONST(218761216)
+#define v_a_11_w INIT(106235904)
+#define v_a_11_b CONST(218770432)
+#define v_m_11_scale CONST(218773504)
+#define v_m_11_bias CONST(218776576)
+#define v_f_11_w CONST(218779648)
+#define v_f_11_b CONST(228216832)
+#define v_b_11_w INIT(108595200)
+#define v_b_11_b CONST(228229120)
+#define v_n_scale CONST(228232192)
+#define v_n_bias CONST(228235264)
 #define v_z ARENA(0)
 #define v_a_11_c_needed ARENA(1815552)
 #define v_a_10_c ARENA(1815552)
@@ -332,94 +332,94 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(1815552)
 #define v_a_1_c ARENA(1815552)
 #define v_a_0_c ARENA(1815552)
-#define v_patches_sum_parts ARENA(0)
-#define v_h ARENA(4816896)
+#define v_patches_sum_part ARENA(0)
+#define v_h ARENA(4485120)
 #define v_n_0 ARENA(1815552)
 #define v_a_0_t_split ARENA(0)
-#define v_r_0 ARENA(5422080)
-#define v_m_0_offset CONST(230597632)
-#define v_m_0_offset2 CONST(230609920)
-#define v_m_0_weights CONST(230622208)
+#define v_r_0 ARENA(5090304)
+#define v_m_0_offset CONST(228238336)
+#define v_m_0_offset2 CONST(228250624)
+#define v_m_0_weights CONST(228262912)
 #define v_g_0 ARENA(0)
 #define v_h_0 ARENA(4485120)
 #define v_n_1 ARENA(1815552)
 #define v_a_1_t_split ARENA(0)
 #define v_r_1 ARENA(5090304)
-#define v_m_1_offset CONST(240059392)
-#define v_m_1_offset2 CONST(240071680)
-#define v_m_1_weights CONST(240083968)
+#define v_m_1_offset CONST(237700096)
+#define v_m_1_offset2 CONST(237712384)
+#define v_m_1_weights CONST(237724672)
 #define v_g_1 ARENA(0)
 #define v_h_1 ARENA(4485120)
 #define v_n_2 ARENA(1815552)
 #define v_a_2_t_split ARENA(0)
 #define v_r_2 ARENA(5090304)
-#define v_m_2_offset CONST(249521152)
-#define v_m_2_offset2 CONST(249533440)
-#define v_m_2_weights CONST(249545728)
+#define v_m_2_offset CONST(247161856)
+#define v_m_2_offset2 CONST(247174144)
+#define v_m_2_weights CONST(247186432)
 #define v_g_2 ARENA(0)
 #define v_h_2 ARENA(4485120)
 #define v_n_3 ARENA(1815552)
 #define v_a_3_t_split ARENA(0)
 #define v_r_3 ARENA(5090304)
-#define v_m_3_offset CONST(258982912)
-#define v_m_3_offset2 CONST(258995200)
-#define v_m_3_weights CONST(259007488)
+#define v_m_3_offset CONST(256623616)
+#define v_m_3_offset2 CONST(256635904)
+#define v_m_3_weights CONST(256648192)
 #define v_g_3 ARENA(0)
 #define v_h_3 ARENA(4485120)
 #define v_n_4 ARENA(1815552)
 #define v_a_4_t_split ARENA(0)
 #define v_r_4 ARENA(5090304)
-#define v_m_4_offset CONST(268444672)
-#define v_m_4_offset2 CONST(268456960)
-#define v_m_4_weights CONST(268469248)
+#define v_m_4_offset CONST(266085376)
+#define v_m_4_offset2 CONST(266097664)
+#define v_m_4_weights CONST(266109952)
 #define v_g_4 ARENA(0)
 #define v_h_4 ARENA(4485120)
 #define v_n_5 ARENA(1815552)
 #define v_a_5_t_split ARENA(0)
 #define v_r_5 ARENA(5090304)
-#define v_m_5_offset CONST(277906432)
-#define v_m_5_offset2 CONST(277918720)
-#define v_m_5_weights CONST(277931008)
+#define v_m_5_offset CONST(275547136)
+#define v_m_5_offset2 CONST(275559424)
+#define v_m_5_weights CONST(275571712)
 #define v_g_5 ARENA(0)
 #define v_h_5 ARENA(4485120)
 #define v_n_6 ARENA(1815552)
 #define v_a_6_t_split ARENA(0)
 #define v_r_6 ARENA(5090304)
-#define v_m_6_offset CONST(287368192)
-#define v_m_6_offset2 CONST(287380480)
-#define v_m_6_weights CONST(287392768)
+#define v_m_6_offset CONST(285008896)
+#define v_m_6_offset2 CONST(285021184)
+#define v_m_6_weights CONST(285033472)
 #define v_g_6 ARENA(0)
 #define v_h_6 ARENA(4485120)
 #define v_n_7 ARENA(1815552)
 #define v_a_7_t_split ARENA(0)
 #define v_r_7 ARENA(5090304)
-#define v_m_7_offset CONST(296829952)
-#define v_m_7_offset2 CONST(296842240)
-#define v_m_7_weights CONST(296854528)
+#define v_m_7_offset CONST(294470656)
+#define v_m_7_offset2 CONST(294482944)
+#define v_m_7_weights CONST(294495232)
 #define v_g_7 ARENA(0)
 #define v_h_7 ARENA(4485120)
 #define v_n_8 ARENA(1815552)
 #define v_a_8_t_split ARENA(0)
 #define v_r_8 ARENA(5090304)
-#define v_m_8_offset CONST(306291712)
-#define v_m_8_offset2 CONST(306304000)
-#define v_m_8_weights CONST(306316288)
+#define v_m_8_offset CONST(303932416)
+#define v_m_8_offset2 CONST(303944704)
+#define v_m_8_weights CONST(303956992)
 #define v_g_8 ARENA(0)
 #define v_h_8 ARENA(4485120)
 #define v_n_9 ARENA(1815552)
 #define v_a_9_t_split ARENA(0)
 #define v_r_9 ARENA(5090304)
-#define v_m_9_offset CONST(315753472)
-#define v_m_9_offset2 CONST(315765760)
-#define v_m_9_weights CONST(315778048)
+#define v_m_9_offset CONST(313394176)
+#define v_m_9_offset2 CONST(313406464)
+#define v_m_9_weights CONST(313418752)
 #define v_g_9 ARENA(0)
 #define v_h_9 ARENA(4485120)
 #define v_n_10 ARENA(1815552)
 #define v_a_10_t_split ARENA(0)
 #define v_r_10 ARENA(5090304)
-#define v_m_10_offset CONST(325215232)
-#define v_m_10_offset2 CONST(325227520)
-#define v_m_10_weights CONST(325239808)
+#define v_m_10_offset CONST(322855936)
+#define v_m_10_offset2 CONST(322868224)
+#define v_m_10_weights CONST(322880512)
 #define v_g_10 ARENA(0)
 #define v_h_10 ARENA(4485120)
 #define v_n_11 ARENA(1815552)
@@ -428,11 +428,12 @@ const vit_b_info *vit_b_describe(void);
 #define v_m_11_needed ARENA(15360)
 #define v_g_11_needed ARENA(0)
 #define v_h_11_needed ARENA(15360)
+#define v_patches_sum_part_filter CONST(332317696)
 #define v_a_11_p_needed_filter CONST(334676992)
 #define v_b_11_p_needed_filter CONST(337036288)
 #define v_workspace ARENA_OF(char, 2420736)
 #define CONST_BYTES 346483712ull
-#define INIT_BYTES 115673088ull
+#define INIT_BYTES 118032384ull
 #define v_arrived CONST_OF(unsigned, 346473472)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -484,21 +485,6 @@ struct moving_load {
 };
 template <unsigned BYTES, unsigned APART, typename L>
 static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
-    return {load};
-}
-
-// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
-// behind them; a thread's in one step lie APART bytes from each other.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
     return {load};
 }
 
@@ -580,22 +566,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -1067,56 +1037,55 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// by summation splitting (parts)
-// patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,2*i0+16*i3+r1,16*i4+r2] *
-//     k[i2,r0,2*i0+r1,r2] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r1 in 0:2
-// p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_38365257(const float *p0,
+// by summation splitting (r1,r2 inside), variable substitution
+// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,i0,16*i2+r0,16*i3+r1] *
+//     patches.sum.part.filter[i0,i1,r0,r1] where i2 in 0:14, i3 in 0:14
+// p0: patches.sum.part.filter, p1: x
+static __global__ void __launch_bounds__(256, 2) k_product_38ca255b(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 12u * 64u;
-    const int i0 = (int)(id / 48u % 8u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)k0 / 32u;
-        const int r2 = (int)(k0 % 32u + e % 4u * 4u);
-        return fetch<float4>(&p0[i2 * 768 + r0 * 256 + i0 * 32 + r2]);
+    const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 24u * 32u;
+    const int i0 = (int)(id / 168u % 3u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r1 = (int)(e / 8u);
+        return fetch<float4>(&p0[r1 * 2304 + i0 * 768 + i1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 4u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
-        const int r1 = (int)(k0 / 16u % 2u);
-        const int r0 = (int)(k0 / 16u / 2u);
-        const int r2 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(&p1[r0 * 50176 + i3 * 3584 + i0 * 448 + r1 * 224 + i4 * 16 + r2],
-            n < 196u);
+        const unsigned n = n0 + e / 8u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const unsigned k = k0 + e % 8u * 4u;
+        const int r1 = (int)(k % 16u);
+        const int r0 = (int)(k / 16u);
+        return fetch<float4>(&p1[i0 * 50176 + i2 * 3584 + r0 * 224 + i3 * 16 + r1], n < 196u);
     };
     auto dot = tile.none();
-    tile.multiply<true, true, 1>(0u, 96u, turning<4, 196608, 32>(a), b, next_early, dot);
+    tile.multiply<false, true, 1>(0u, 256u, moving<9216, 294912>(a), b, next_early, dot);
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i2 * 196 + i4]) = make_float4(acc[i][j],
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i1 * 196 + i3]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
-static __device__ __forceinline__ void part_reduce_f4a132ae(const float *p0, float *__restrict__ y,
+// by summation splitting
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
+static __device__ __forceinline__ void part_reduce_ff38181a(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
+    for (int r0 = 0; r0 < 3; r0++) {
         const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 150528 + i1 * 196 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
@@ -1141,8 +1110,8 @@ static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict
 }
 
 // patches.sum by slices in shared memory, then h
-// p0: patches.sum.parts, p1: place, p2: first, p3: b
-static __global__ void __launch_bounds__(256) k_stitch_3c51d5c5(const float *p0,
+// p0: patches.sum.part, p1: place, p2: first, p3: b
+static __global__ void __launch_bounds__(256) k_stitch_bfd34e75(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y, bool next_early) {
     __shared__ __align__(16) float slices[784];
@@ -1150,7 +1119,7 @@ static __global__ void __launch_bounds__(256) k_stitch_3c51d5c5(const float *p0,
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous(next_early);
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_f4a132ae(p0, own, slice * 49u + k);
+        part_reduce_ff38181a(p0, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 197u; k += 64u)
         part_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
@@ -2200,6 +2169,25 @@ static __global__ void __launch_bounds__(256) k_reduce_c79cc39e(const float *p0,
 
 // Those that only create launches.
 
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
+    float *__restrict__ y, bool next_early) {
+    await_previous(next_early);
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
+}
+
 // m.0.offset[i0] = sum(r0) m.0.bias[r0] * f.0.w[r0,i0]
 // p0: f.0.w, p1: m.0.bias
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
@@ -2305,25 +2293,6 @@ static __global__ void __launch_bounds__(256) k_map_176c183d(const float *__rest
         v0.w * v1);
 }
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_6b411249(const relay r, const float *p0,
-    float *__restrict__ y, bool next_early) {
-    await_previous(next_early);
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct vit_b {
     int ready;  // create went through
@@ -2404,6 +2373,10 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
+    // patches.sum.part.filter[i0,i1,i2,i3] = k[i1,i0,i2,i3]
+    // patches.sum.part.filter stored as [i2,i3,i0,i1]
+    CALL(launch(m, ALONE, k_relay_6b411249, "patches.sum.part.filter", 2304, 256, stream, relay{3,
+        0, {3, 768, 256}, {256, 768, 1}, {768, 1, 2304}}, v_k, v_patches_sum_part_filter));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
         v_m_0_offset));
     CALL(launch(m, ALONE, k_reduce_eb6dcd58, "m.0.offset2", 192, 256, stream, v_f_0_w, v_m_0_scale,
@@ -2502,7 +2475,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_38365257);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_38ca255b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2738,12 +2711,12 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_38365257, "patches.sum.parts", 384, 256, stream, v_k, v_x,
-        v_patches_sum_parts));
-    CALL(launch(m, MIDDLE, k_stitch_3c51d5c5, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
+    CALL(launch(m, FIRST, k_product_38ca255b, "patches.sum.part", 504, 256, stream,
+        v_patches_sum_part_filter, v_x, v_patches_sum_part));
+    CALL(launch(m, MIDDLE, k_stitch_bfd34e75, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
     CALL(launch(m, LAST, k_row_0d02becc, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));
@@ -2910,7 +2883,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_patches_sum_parts(m, in, out, stream));
+    CALL(steps_from_patches_sum_part(m, in, out, stream));
     CALL(steps_from_n_5(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
@@ -3185,6 +3158,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346483712ull, 468184064ull, 0x5406cefa10622f11ull};
+    346483712ull, 470211584ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

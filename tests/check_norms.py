@@ -21,16 +21,17 @@ MODELS = [
     ("models/bert_base.ein", ["--math", "tf32", "--libs", "none"], 23, None),
     ("models/bert_base.ein", ["--math", "tf32", "--rules=-norm"], 0, None),
     ("models/bert_base.ein", ["--math", "tf32", "--baseline"], 0, None),
-    ("models/vit_b.ein", ["--math", "fp16"], 25, 66),
-    ("tests/unseen/norm_products.ein", [], 5, None),
-    ("tests/unseen/norm_products.ein", ["--math", "tf32", "--libs", "none"], 5, None),
-    ("tests/unseen/norm_means.ein", ["--math", "fp16"], 2, None),
+    ("models/vit_b.ein", ["--math", "fp16", "--gpu", "l4"], 25, 66),
+    ("tests/unseen/norm_products.ein", ["--gpu", "l4"], 5, None),
+    ("tests/unseen/norm_products.ein", ["--math", "tf32", "--libs", "none", "--gpu", "l4"], 5,
+     None),
+    ("tests/unseen/norm_means.ein", ["--math", "fp16", "--gpu", "l4"], 2, None),
     ("tests/unseen/norm_flat.ein", [], 3, 5),
     ("tests/unseen/norm_flat.ein", ["--math", "tf32"], 3, 5),
     ("tests/unseen/norm_flat.ein", ["--math", "fp16"], 3, 5),
     ("tests/unseen/flat_rows.ein", ["--math", "tf32"], 2, 4),
-    ("tests/unseen/norm_batches.ein", [], 2, 6),
-    ("tests/unseen/norm_batches.ein", ["--math", "fp16"], 2, 8),
+    ("tests/unseen/norm_batches.ein", ["--gpu", "l4"], 2, 6),
+    ("tests/unseen/norm_batches.ein", ["--math", "fp16", "--gpu", "l4"], 2, 8),
 ]
 
 HEAD = """ein 1

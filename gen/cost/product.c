@@ -196,8 +196,7 @@ enum {
     EIN__PRODUCT_ALONE_PS = 95000,
     EIN__TENSOR_ALONE_PS = 40000,
     EIN__PRODUCT_ELEMENT_PS = 240,
-    EIN__PRODUCT_ROWS_PS = 45000,
-    EIN__TENSOR_ROWS_PS = 90000
+    EIN__PRODUCT_ROWS_PS = 45000
 };
 
 static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
@@ -455,8 +454,8 @@ static int64_t ein__product_ends_ps(const ein__tiled *p, const ein__product_tile
     bool tensor = t->math != EIN__MATH_FP32;
     int64_t rows = ein__least(t->rows, p->extent[0]), cols = ein__least(t->cols, p->extent[1]);
     int64_t ps = tensor ? rows * cols * EIN__PRODUCT_ELEMENT_PS : 0;
-    int64_t each = tensor ? EIN__TENSOR_ROWS_PS : EIN__PRODUCT_ROWS_PS;
-    if (p->each) ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), each));
+    if (p->each)
+        ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), EIN__PRODUCT_ROWS_PS));
     return ein__times(ps, waves);
 }
 
@@ -509,15 +508,15 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 
-// A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
-// loses by that needs no closer look.
+// A little less than what so many waves of a tile's blocks take for their arithmetic and to start,
+// ps: one that loses by that needs no closer look.
 static double ein__product_floor(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                  double waves) {
     double rate = t->math == EIN__MATH_FP32   ? (double)g->fp32 * (double)t->share
                   : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g)
                                               : (double)g->fp16 * (double)ein__tensor_share(g);
     double flop = 2.0 * t->rows * t->cols * (double)p->depth * (double)g->sms;
-    return 0.999e6 * waves * flop / rate;
+    return 0.999 * (1e6 * waves * flop / rate + EIN__PRODUCT_START_PS);
 }
 
 // Whether an SM moves less through shared memory by tile `t` of a product than by tile `than`,

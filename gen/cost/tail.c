@@ -129,8 +129,13 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t blocks = ein__muldiv(tiles, choices[k], 1);
             waves = (double)ein__ceil(blocks, g->sms) / choices[k];
-            if (ein__product_floor(g, p, t, waves) + least > (double)best) continue;
-            for (int cluster = ein__clusters(g, p, t, choices[k]); cluster >= 0; cluster--) {
+            // Clusters that find room where blocks do share terms at less than memory does.
+            bool room =
+                ein__ceil(blocks, ein__clustered(g->sms, choices[k])) == ein__ceil(blocks, g->sms);
+            int first = ein__clusters(g, p, t, choices[k]), last = first && room;
+            for (int cluster = first; cluster >= last; cluster--) {
+                double tail = cluster ? EIN__CLUSTER_PS : EIN__TAIL_PS;
+                if (ein__product_floor(g, p, t, waves) + tail > (double)best) continue;
                 int64_t ps = ein__tail_ps(g, p, t, choices[k], cluster);
                 if (ps >= best || !ein__tail_gains(ps, whole)) continue;
                 int64_t share = ein__tail_share(p, t, choices[k]);

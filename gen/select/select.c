@@ -69,7 +69,8 @@ static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m
     // Parts of a sum are not to be rounded to halves.
     if (split && ctx->desc.math != EIN_MATH_FP16) {
         int64_t several = ein__cost_split(ctx, s, m, &parts);
-        if (ein__plus(several, ein__muldiv(several, EIN__SPLIT_MARGIN, 100)) < own) own = several;
+        int64_t margin = ein__muldiv(several, EIN__SPLIT_MARGIN, 100) + EIN__SPLIT_PS;
+        if (ein__plus(several, margin) < own) own = several;
         else parts.parts = 1;
     }
     if (split) *split = (ein__split){0, 1};

@@ -11,7 +11,10 @@ typedef struct ein__split {
 enum {
     EIN__SPLIT_PARTS = 64,  // at most
     EIN__SPLIT_FEW = 8,     // more than those are powers of two
-    EIN__SPLIT_MARGIN = 5   // percent by which two kernels must be cheaper than one
+    EIN__SPLIT_MARGIN = 5,  // percent by which two kernels must be cheaper than one
+    // ... and ps: kernels of a program took that much more each than one that is repeated, whose
+    // instructions are in the caches (resnet18 and bert_base in TF32 on an H200).
+    EIN__SPLIT_PS = 700000
 };
 
 // The longest summation iterator that `parts` divides; false when there is none.
