@@ -125,7 +125,8 @@ def clusters(folder):
         expect("without clusters", (0, 0), (status, file.read().count("cluster")))
     for old, new, want in (
             ("void begin() const { __syncthreads(); }", "void begin() const {}", 1),
-            ("tile) + N * 1024", "tile)", 1), ("    shares.leave(sum);\n", "", FAULT)):
+            ("tile) + N * 1024", "tile)", 1), ("    shares.leave(sum);\n", "", FAULT),
+            ("arrive.aligned", "arrive.relaxed.aligned", FAULT)):
         faulty = text.replace(old, new)
         expect("'%s' is planted" % old, True, faulty != text)
         expect("'%s' is '%s'" % (old, new), want, outputs(faulty)[0])

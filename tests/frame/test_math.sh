@@ -42,7 +42,7 @@ has own_test.cu 'TOLERANCE = 1e-5'
 
 # ---- TF32
 
-emit tf32 models/gcn.ein --math tf32
+emit tf32 models/csrnet.ein --math tf32
 has tf32.cu '^// for .*, TF32:'
 has tf32.cu 'CUBLAS_COMPUTE_32F_FAST_TF32'
 has tf32.cu 'CUDNN_TENSOR_OP_MATH'
@@ -56,8 +56,8 @@ has kept.cu '^// in FP32 .* g1\.'
 check 'products in g1 keep FP32' grep -q -E '^//.* g1\.[a-z].* cuBLAS sgemm ' "$work/kept.cu"
 has_not kept.cu '^//.* g1\.[a-z].* tf32 '
 has kept.cu '^//.* (cuBLAS gemm|cuDNN conv) tf32 '
-check 'emit, then check' $einnet check models/gcn.ein "$work/tf32.cu" --math tf32
-$einnet check models/gcn.ein "$work/tf32.cu" > "$work/log" 2>&1
+check 'emit, then check' $einnet check models/csrnet.ein "$work/tf32.cu" --math tf32
+$einnet check models/csrnet.ein "$work/tf32.cu" > "$work/log" 2>&1
 [ $? = 1 ] && pass || fail 'check tells another mode' "$work/log"
 
 # What keeps FP32 is not merged with what does not, and may take its epilogue along.
@@ -72,7 +72,7 @@ has epilogue.cu 's->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32'
 # ---- FP16
 
 emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0 --dim L=4096 \
-    --dim P=2048 --dim F=2048
+    --dim P=2048 --dim F=2048 --gpu a100
 has epilogue.cu '^//.* o0 .*cublasLt matmul [0-9].* \+ bias \+ relu'
 has epilogue.cu '^//.* o6 .*cublasLt matmul f16 .* \+ bias \+ relu'
 has epilogue.cu 'CUDA_R_16F, CUDA_R_32F, 0,'
@@ -82,9 +82,9 @@ for kept in '' '--keep-fp32 m0,a0,o0'; do
         --dim L=4096 $kept
     sed -n -E 's|^// +([0-9]+)[.][0-9]+ us est. o0[. ].*|\1|p' "$work/priced.cu"
 done > "$work/priced"
-[ "$(sed -n 2p "$work/priced")" -gt "$((4 * $(sed -n 1p "$work/priced")))" ] && pass ||
+[ "$(sed -n 2p "$work/priced")" -gt "$((3 * $(sed -n 1p "$work/priced")))" ] && pass ||
     fail 'FP32 costs what FMA costs' "$work/priced"
-emit fp16 models/gcn.ein --math fp16
+emit fp16 models/csrnet.ein --math fp16
 has fp16.cu '^// for .*, FP16:'
 has fp16.cu 'CUDA_R_16F, CUDA_R_16F, 0}'
 has fp16.cu 'CUDNN_DATA_HALF'
@@ -93,7 +93,7 @@ has fp16.cu '^// outputs +y: f32'
 has_not fp16.cu '^//.* (cuBLAS sgemm|cuDNN conv [0-9])'
 has_not fp16.cu 'basis change'
 has fp16_test.cu 'TOLERANCE = 1e-2'
-emit again models/gcn.ein --math fp16
+emit again models/csrnet.ein --math fp16
 check 'the same bytes again' cmp "$work/fp16.cu" "$work/again.cu"
 emit kept16 models/gcn.ein --math fp16 --keep-fp32 l1
 check 'the kept are f32' grep -q -E '^#define v_l1 ARENA\(' "$work/kept16.cu"
@@ -228,8 +228,8 @@ has_not plain_test.cu 'stored_values|--errors'
 
 check 'the judge takes tf32' sh tests/judge/judgecc --quick -o "$work/t" "$work/tf32_test.cu" \
     "$work/tf32.cu"
-check 'weights of gcn' $einnet pack models/gcn.ein -o "$work/gcn.w"
-JUDGE_CC=75 "$work/t" "$work/gcn.w" > "$work/log" 2>&1
+check 'weights of csrnet' $einnet pack models/csrnet.ein -o "$work/csrnet.w"
+JUDGE_CC=75 "$work/t" "$work/csrnet.w" > "$work/log" 2>&1
 [ $? = 5 ] && grep -q 'uses TF32.*compute capability 8.0' "$work/log" && pass ||
     fail 'a device without TF32' "$work/log"
 
