@@ -1,7 +1,8 @@
 // The cheapest of the plans that a model has in several arithmetics, with and without libraries.
 
 enum {
-    EIN__LAUNCHES = 4,  // they are a good part of a plan from one in so many parts of its time on
+    EIN__LAUNCHES = 4,    // they are a good part of a plan from one in so many parts of its time on
+    EIN__SOON_STEPS = 4,  // of a plan that is soon made again
     EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
 };
 
@@ -88,16 +89,19 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
     return ok;
 }
 
-// The same without libraries, where launches are a good part of what the plan takes: calls are
-// chosen one by one, but what a kernel of ours saves is often the step before or behind it, and how
-// tensors are stored was decided with calls in mind. The baseline is still the one with calls.
+// The same without libraries, where launches are a good part of what the plan takes, or it is soon
+// made: calls are chosen one by one, but what a kernel of ours saves is often the step before or
+// behind it, and how tensors are stored was decided with calls in mind. The baseline is still the
+// one with calls.
 static bool ein__try_without_calls(ein_ctx *ctx, ein_math math, ein_libs libs,
                                    const ein__offer *with) {
     int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
     const ein__step *steps = ctx->plan.step;
     bool calls = ein__has_calls(&ctx->plan);
     ein__offer none;
-    if (libs == EIN_LIBS_NONE || launches < ein__plan_cost(&ctx->plan) / EIN__LAUNCHES) return true;
+    bool few = arrlen(ctx->plan.step) <= EIN__SOON_STEPS ||
+               launches >= ein__plan_cost(&ctx->plan) / EIN__LAUNCHES;
+    if (libs == EIN_LIBS_NONE || !few) return true;
     bool ok = ein__try_other(ctx, math, EIN_LIBS_NONE,
                              calls ? ein__needs_no_calls : ein__costs_less, &none);
     if (ctx->plan.step != steps)
