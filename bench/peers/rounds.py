@@ -133,11 +133,12 @@ def open_one(args, everybody):
         args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
     path, source = reference_path(args), args.source
     source.times, source.problem = {}, None
-    if not os.path.exists(path):
+    if path not in args.made:       # a file of that name may be an earlier run's
         source.load(args, path)
         settle(args, [source] + everybody, source)
     if source.problem:
         raise Failure("no reference: %s" % source.problem)
+    args.made.add(path)
     with np.load(path) as file:
         want = [file[k] for k in sorted(file.files, key=int)]
     begin = time.monotonic()
@@ -326,7 +327,7 @@ def run(options, folder):
     options.end, options.stopped = end, False
     lanes = [[Peer(options, name, lane) for name in options.peers.split(",") if name]
              for lane in range(min(options.lanes, len(contests)))]
-    source, references, seen = Peer(options, "reference"), {}, []
+    source, references, made, seen = Peer(options, "reference"), {}, set(), []
     codes, left = [], list(contests)
     groups = [contests[k:k + options.lanes] for k in range(0, len(contests), options.lanes)]
     try:
@@ -338,7 +339,7 @@ def run(options, folder):
             fresh = max(1, sum(not args.again for args in left))
             for args, peers in zip(group, lanes):
                 args.fresh, args.stopped, args.peers = fresh, False, peers
-                args.source, args.references, args.seen = source, references, seen
+                args.source, args.references, args.made, args.seen = source, references, made, seen
             done, crowded = contests_side_by_side(group, end)
             codes += done
             left = [args for args in left if args not in group or args in crowded]
