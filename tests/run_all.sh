@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Runs every part of the tests, two at a time, with one line for each when it ends; the last line
-# sums up. A part is a program that prints its own "N passed, N failed" last. `run_all.sh lint` runs
-# the parts that look at sources alone; further words select parts by name.
+# Runs every part of the tests, one on each processor, with one line for each when it ends; the last
+# line sums up. A part is a program that prints its own "N passed, N failed" last. `run_all.sh lint`
+# runs the parts that look at sources alone; further words select parts by name.
 set -u
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
 export PYTHONDONTWRITEBYTECODE=1
+# Two at least, of which one mostly waits for a disk or a compiler's start; a part may take 2 GB.
+lanes=$(awk -v lanes="$(nproc)" '
+    /^MemAvailable/ && $2 / 2097152 < lanes { lanes = int($2 / 2097152) }
+    END { print (lanes < 2 ? 2 : lanes > 16 ? 16 : lanes) }' /proc/meminfo)
 
 # Models whose small sizes are light enough for the race mode, those of them for the sanitizers
 # (every other one: templates have cases of their own under them), the other ones; those that a CPU
@@ -59,7 +63,7 @@ blas='models/cases/*.ein tests/unseen/conv*.ein'
 
 # name, what it needs beside the setup, command; quick parts that show common mistakes first, then
 # the longest, so that none runs alone at the end. `wait`: it needs nothing, and is one that mostly
-# waits: it runs beside the two.
+# waits: it runs beside the others.
 parts=(
     'sources  -    sh tests/frame/test_sources.sh'
     'readme   -    sh tests/frame/test_readme.sh'
@@ -165,7 +169,7 @@ echo 'building'
 if command -v nvcc > /dev/null; then
     tests/judge/judgecc --library > "$logs/library" 2>&1 &
 fi
-make -s -j 2 all > "$logs/make" 2>&1 || {
+make -s -j "$lanes" all > "$logs/make" 2>&1 || {
     cat "$logs/make"
     wait
     echo '0 passed, 1 failed'
@@ -213,7 +217,7 @@ trap stop INT TERM
 # A byte for each part that may begin.
 mkfifo "$logs/turns"
 exec 9<> "$logs/turns"
-printf .. >&9
+printf "%${lanes}s" '' >&9
 for part in "${parts[@]}"; do
     read -r name needs command <<< "$part"
     if [ $# -gt 0 ]; then
@@ -226,8 +230,8 @@ for part in "${parts[@]}"; do
     if [ "$needs" = wait ]; then
         run_part "$name" "$command" &
     else
-        read -r -n 1 -u 9
-        { run_part "$name" "$command"; printf . >&9; } &
+        IFS= read -r -n 1 -u 9
+        { run_part "$name" "$command"; printf ' ' >&9; } &
     fi
 done
 wait
