@@ -54,11 +54,16 @@ def legend(systems, x, y):
 
 
 def bars(title, unit, groups):
-    """`groups`: [(label, [(system, value)])], values above 0; None stands for no value."""
+    """`groups`: [(label, [(system, value)])], values above 0; None stands for no value.
+
+    Systems without any value are left out.
+    """
     values = [v for _, group in groups for _, v in group if v]
     if not values:
         return None
-    systems = [s for s in COLOURS if any(s == name for _, group in groups for name, _ in group)]
+    measured = {name for _, group in groups for name, v in group if v}
+    systems = [s for s in COLOURS if s in measured]
+    groups = [(label, [(s, v) for s, v in group if s in measured]) for label, group in groups]
     low, high = decades(min(values), max(values))
     right = WIDTH - 70
 
@@ -71,7 +76,7 @@ def bars(title, unit, groups):
         x = place(10.0 ** decade)
         parts.append(line(x, top - 6, x, height - 26, "g"))
         parts.append(text(x, height - 12, short(10.0 ** decade), "middle"))
-    parts.append(text(WIDTH - 8, height - 12, unit, "end"))
+    parts.append(text(WIDTH - 8, 40, unit, "end"))
     y = top
     for label, group in groups:
         parts.append(text(LEFT - 8, y + (len(group) * BAR) / 2 + 4, label, "end"))
