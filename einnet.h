@@ -42912,6 +42912,12 @@ static const char *const ein__tmpl_product[] = {
     "//@key factor   makes what is made of them for each row, factor[..][line]",
     "//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it",
     "//@key shared   elements or vectors of a block's share",
+    "//@key held     declares what is made of the sums finds in memory; empty: nothing that is worth it",
+    "//@key vectors  how often a thread does",
+    "//@key at       row i and column j of element e, where that needs them",
+    "//@key hold     finds it, as f, for the result at m0 + row i and n0 + column j",
+    "//@key rowHeld  declares what the factors of a row find in memory; empty: nothing",
+    "//@key rowHold  finds it, as f, for row m0 + line",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
     "static __global__ void $bounds $name($params) {",
     "    $storage;",
@@ -42936,10 +42942,44 @@ static const char *const ein__tmpl_product[] = {
     "    //@if second",
     "    $second;",
     "    //@end",
+    "    //@if parts",
+    "    const $sharing shares(parts, arrived, &tile);",
+    "    //@end",
+    "    //@if held",
+    "    // On its way while the sums meet.",
+    "    $held;",
+    "    found_y held[$vectors];",
+    "    //@if parts",
+    "#pragma unroll",
+    "    for (int s = 0; s < 4 * shares.OWN; s += $V) {",
+    "        if (!shares.has(s / 4)) break;",
+    "        const unsigned thread = shares.thread(s / 4);",
+    "        const int e = 4 * shares.vector(s / 4) + s % 4;",
+    "        $at;",
+    "        found_y &f = held[s / $V];",
+    "        $hold;",
+    "    }",
+    "    //@else",
+    "#pragma unroll",
+    "    for (int e = 0; e < $rows * $RN; e += $V) {",
+    "        $at;",
+    "        found_y &f = held[e / $V];",
+    "        $hold;",
+    "    }",
+    "    //@end",
+    "    //@end",
+    "    //@if rowHeld",
+    "    $rowHeld;",
+    "    found_row row;",
+    "    if (threadIdx.x < $lines) {",
+    "        const unsigned line = threadIdx.x;",
+    "        found_row &f = row;",
+    "        $rowHold;",
+    "    }",
+    "    //@end",
     "    float acc[$RM][$RN] = {};",
     "    tile.finish(dot, acc);",
     "    //@if parts",
-    "    const $sharing shares(parts, arrived, &tile);",
     "    leave_part(shares, acc);",
     "    //@end",
     "    //@if sums",
@@ -42986,6 +43026,9 @@ static const char *const ein__tmpl_product[] = {
     "        const unsigned thread = shares.thread(s / 4);",
     "        const int e = 4 * shares.vector(s / 4) + s % 4;",
     "        const int i = $i, j = $j;",
+    "        //@if held",
+    "        const found_y &f = held[s / $V];",
+    "        //@end",
     "        $store;",
     "    }",
     "    shares.end();",
@@ -42993,6 +43036,9 @@ static const char *const ein__tmpl_product[] = {
     "#pragma unroll",
     "    for (int e = 0; e < $rows * $RN; e += $V) {",
     "        const int i = $i, j = $j;",
+    "        //@if held",
+    "        const found_y &f = held[e / $V];",
+    "        //@end",
     "        $store;",
     "    }",
     "    //@end",
@@ -51179,6 +51225,8 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
+    // What the map behind the sums, and the factors of a row, find before these meet; or empty.
+    ein__buf held, hold, row_held, row_hold;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
     const char
@@ -51246,6 +51294,10 @@ static void ein__kprod_free(ein__kprod *r) {
         ein__buf_free(&r->found[k]);
         ein__buf_free(&r->make[k]);
     }
+    ein__buf_free(&r->held);
+    ein__buf_free(&r->hold);
+    ein__buf_free(&r->row_held);
+    ein__buf_free(&r->row_hold);
     ein__buf_free(&r->store);
     ein__buf_free(&r->start);
     ein__buf_free(&r->room);
@@ -51366,27 +51418,25 @@ static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int
     return step ? 16 * (run < 32 ? run : 32) / step : 0;
 }
 
-// The factor's address with `width` lanes along `slot`, or with one where they are no vector.
-static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int width,
-                                      bool *vector) {
+// The factor's address with `*width` lanes along `slot`, or half as many where these are no vector,
+// but four at least; or else with one.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int *width) {
     size_t mark[2] = {g->code[0].n, g->code[1].n};
     int nindex = g->nindex;
-    g->vec = width;
-    g->vec_slot = slot;
-    ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
-    *vector = at.vector;
-    if (!at.vector) {
+    for (; slot >= 0 && *width >= 4; *width /= 2) {
+        g->vec = *width;
+        g->vec_slot = slot;
+        ein__kaccess at = ein__kaccess_of(g, read, 0);
+        g->vec = 1;
+        g->vec_slot = -1;
+        if (at.vector) return at;
         // What was named for it is taken back.
         ein__kforget(g, 0);
         for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
         g->nindex = nindex;
-        g->vec = 1;
-        g->vec_slot = -1;
-        at = ein__kaccess_of(g, read, 0);
     }
-    g->vec = 1;
-    g->vec_slot = -1;
-    return at;
+    *width = 1;
+    return ein__kaccess_of(g, read, 0);
 }
 
 // What a factor is computed from: its reads, but those of positions.
@@ -51402,12 +51452,14 @@ static void ein__kprod_reads(const ein__kgen *g, ein__ex ex, ein__ex **list) {
 }
 
 // Makes a read a member of what a load finds, from one of `values`; as it is stored, since what
-// converts it would wait for it. What is known before the loads, and lanes of their own, stay in
-// the text. Gives how many words the member has.
+// converts it would wait for it. What is known before the loads, lanes of their own, and integers,
+// which may be more than a float has digits for, stay in the text. Gives how many words the member
+// has.
 static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf *values,
                            ein__buf *first) {
     ein__kaccess at = ein__kaccess_of(g, read, 0);
-    if (!at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
+    bool floats = at.dtype == EIN__F32 || at.dtype == EIN__F16 || at.dtype == EIN__BF16;
+    if (!floats || !at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
     double pad = ein__kbits(ein__ex_get(g->ctx, read));
     bool half = at.dtype == EIN__F16 && pad == 0, bfloat = at.dtype == EIN__BF16 && pad == 0;
     const char *one = half ? "__half" : bfloat ? "__nv_bfloat16" : "float";
@@ -51444,6 +51496,48 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
         g->over[n].lane[i] =
             at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
     return !at.vector ? 1 : half || bfloat ? 2 : 4;
+}
+
+// Whether sums of groups of threads or of blocks meet behind the last step. Tiles whose do not have
+// more sums a thread, and no registers to spare.
+static bool ein__kprod_meets(const ein__kprod *r) { return r->parts > 1 || r->t->parts > 1; }
+
+// Asks for those of `reads` of which a thread has `times` (NULL: one) each, in `hold`, to where
+// `first` makes values of them, as members of structure found_`name` in `out`. False, and nothing
+// was named: there are none, or they take more than `most` registers.
+static bool ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times, int most,
+                           const char *name, ein__buf *out, ein__buf *hold, ein__buf *first) {
+    ein__buf members = {0}, *post = g->post;
+    ein__needs needs = g->needs;
+    ptrdiff_t named = arrlen(g->name);
+    int nover = g->nover, words = 0;
+    ein__put(hold, "");
+    g->post = hold;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++) {
+        size_t mark = hold->n;
+        ptrdiff_t known = arrlen(g->name);
+        int one = ein__kprod_find(g, reads[i], &members, hold, first);
+        words += one * (times ? times[i] : 1);
+        if (one) continue;
+        hold->s[hold->n = mark] = 0;
+        if (g->name) arrsetlen(g->name, known);
+    }
+    g->post = post;
+    // Names of that place are not those of where the values are used.
+    if (g->name) arrsetlen(g->name, named);
+    bool fits = words && words <= most;
+    if (fits) {
+        ein__putf(out, "struct found_%s {\n", name);
+        ein__kindent(out, members.s, 4);
+        ein__put(out, "};\n");
+    } else {
+        g->nover = nover;
+        g->needs = needs;
+        ein__buf_free(hold);
+        ein__buf_free(first);
+    }
+    ein__buf_free(&members);
+    return fits;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of
@@ -51776,7 +51870,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
     bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
     bool converts = (half && !fp16) || type == EIN__BF16;
-    bool computed = read.i != r->main[side].i || converts, vector;
+    bool computed = read.i != r->main[side].i || converts, vector = false;
     ein__kfeed f = {.moves = false};
     ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
@@ -51801,11 +51895,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
     if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
-    else at = ein__kprod_access(g, read, lane, width, &vector);
-    // Eight that do not begin together may be two times four.
-    if (!vector && lane >= 0 && width == 8)
-        at = ein__kprod_access(g, read, lane, width = 4, &vector);
-    if (!vector) width = 1;
+    else at = ein__kprod_access(g, read, lane, &width);
+    if (computed && !vector) width = 1;
     const char *across, *term;
     int wide = (along ? terms : ein__tile_side(tile)) / width;
     ein__kprod_element(c, along, tile, terms, width, &across, &term);
@@ -51848,14 +51939,13 @@ static void ein__kprod_shift(ein__kgen *g, ein__kprod *r) {
     ein__kscan scan = ein__kscan_make(g);
     ein__buf body = {0};
     int rows[EIN__MAX_ITERS];
-    bool vector;
     const char *zero;
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(rows, r->order[0], sizeof rows);
     ein__kscan_row(g, &scan, r->shift);
     int n = ein__kmerge(g, &scan, rows, r->n[0]);
     for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
-    ein__kaccess at = ein__kprod_access(g, r->shift, -1, 1, &vector);
+    ein__kaccess at = ein__kprod_access(g, r->shift, -1, &(int){1});
     const char *m = ein__kprod_flat(g, rows, n, "m"),
                *value = ein__kprod_value(g, r, &at, 1, &zero);
     ein__put(&body, g->code[1].s);
@@ -51955,12 +52045,27 @@ static void ein__kprod_whole(ein__kprod *r, int i, ein__buf *to) {
     ein__putf(to, "add_row(shares, %d, line);\n", i);
 }
 
+enum { EIN__ROW_WORDS = 4 };  // registers of a thread for what a row's factors read
+
+// What the factors of a row read is asked for before its sums meet; `first` makes values of it.
+static void ein__kprod_row_hold(ein__kgen *g, ein__kprod *r, int n, const int *rows, int nrow,
+                                ein__buf *first) {
+    ein__ex *reads = NULL;
+    ein__buf hold = {0};
+    for (int i = 0; i < n; i++) ein__kprod_reads(g, r->made[i], &reads);
+    if (ein__kprod_ask(g, reads, NULL, EIN__ROW_WORDS, "row", &r->row_held, &hold, first))
+        ein__kprod_inside(g, &r->row_hold, rows, nrow, ein__kprod_flat(g, rows, nrow, "m"),
+                          "m0 + line", r->p.extent[0] % r->t->rows == 0, r->p.extent[0], hold.s);
+    ein__buf_free(&hold);
+    arrfree(reads);
+}
+
 // What is made of the rows' sums, for row m0 + line of the tile.
 static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
     ein__kscan scan = ein__kscan_make(g);
-    ein__buf body = {0}, last = {0};
-    int rows[EIN__MAX_ITERS], n = step->nrow - r->kinds;
+    ein__buf body = {0}, first = {0}, last = {0};
+    int rows[EIN__MAX_ITERS], n = step->nrow - r->kinds, nover = g->nover;
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(rows, r->order[0], sizeof rows);
     ein__kuncount(g);
@@ -51978,6 +52083,8 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
     }
     int nrow = ein__kmerge(g, &scan, rows, r->n[0]);
     for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    if (ein__kprod_meets(r)) ein__kprod_row_hold(g, r, n, rows, nrow, &first);
+    if (r->row_held.n) ein__putf(&body, "const found_row &f = row;\n%s", first.n ? first.s : "");
     for (int i = 0; i < n; i++)
         ein__putf(&last, "factor[%d][line] = %s;\n", i, ein__kvalue(g, r->made[i], 0).s);
     ein__putf(&body, "%s%s", g->code[1].s, last.s);
@@ -51985,7 +52092,9 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
                       r->p.extent[0] % r->t->rows == 0, r->p.extent[0], body.s);
     ein__kprod_leave(g);
     ein__kprod_name_factors(g, r, n, "line");
+    g->nover = nover;
     ein__buf_free(&body);
+    ein__buf_free(&first);
     ein__buf_free(&last);
     ein__kscan_free(&scan);
 }
@@ -52114,62 +52223,139 @@ static ein__ex ein__kprod_body(const ein__kgen *g, const ein__step *step) {
     return step->addend.i ? ein__without_addend(g->ctx, body, step->addend) : body;
 }
 
-// The epilogue and the store at (m, n). False: not with this many lanes.
-static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
-    ein__kscan scan = ein__kscan_make(g);
-    int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
-    memcpy(g->slot, r->slot, sizeof r->slot);
-    memcpy(rows, r->order[0], sizeof rows);
-    memcpy(cols, r->order[1], sizeof cols);
-    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kprod_body(g, step));
-    ein__kscan_out(g, &scan, step->out);
-    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
-    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
-    for (int i = 0; i < nrow; i++) order[n++] = rows[i];
-    for (int i = 0; i < ncol; i++) order[n++] = cols[i];
-    bool ok = g->vec == 1 || (ncol && ein__kvector_out(g, step->out, order, n, &scan));
-    if (ok && g->vec > 1) g->vec_slot = cols[ncol - 1];
-    if (ok) {
-        if (r->p.alpha != 1)
-            for (int i = 0; i < g->vec; i++)
-                ein__putf(&r->store, "%s *= %s;\n", ein__kprod_sum(r, i),
-                          ein__kliteral(g, r->p.alpha).s);
-        ein__ktext value[4];
-        ein__ex body = {0};
-        g->post = &r->store;
-        if (step->nval > 1) {
-            body = ein__kprod_body(g, step);
-            ein__kcount(g, body);
-        }
-        for (int i = 0; i < g->vec; i++) {
-            value[i] = (ein__ktext){ein__kprod_sum(r, i), EIN__PRIMARY, 0};
-            if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
-        }
-        ein__kstore(g, &r->store, step->out, &scan, value);
-        g->post = NULL;
-        ok = !g->scattered;
+// The tile's type, and how many rows and columns of it a thread stores.
+static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
+    const ein__product_tile *t = r->t;
+    if (r->math == EIN__MATH_FP32) {
+        *rows = t->rm / t->parts;
+        *cols = t->rn;
+        ein__kneed(g, EIN__NEED_TILES);
+        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
+                          t->terms, t->parts, t->rm, t->rn, g->vec);
     }
-    const char *m = ein__kprod_flat(g, rows, nrow, "m"), *at = ein__kprod_flat(g, cols, ncol, "n");
+    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
+    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
+    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
+    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
+                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+                      ein__kprod_stages(g, r), g->vec);
+}
+
+// The slots of what a thread stores, as the epilogue and the result merge them: rows and columns.
+typedef struct ein__kends {
+    ein__kscan scan;
+    int rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], nrow, ncol;
+} ein__kends;
+
+// `text`, which is about (m, n), where that is inside; m and n are declared in front of it.
+static void ein__kprod_placed(ein__kgen *g, const ein__kprod *r, const ein__kends *e,
+                              ein__buf *text) {
+    const char *m = ein__kprod_flat(g, e->rows, e->nrow, "m"),
+               *n = ein__kprod_flat(g, e->cols, e->ncol, "n");
     ein__buf in = {0}, body = {0}, head = {0};
     ein__put(&in, "");
-    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, nrow, r->p.extent[0]));
+    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, e->nrow, r->p.extent[0]));
     if (r->p.extent[1] % r->t->cols)
-        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, at, ncol, r->p.extent[1]));
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, n, e->ncol, r->p.extent[1]));
     if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
-    if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
+    if (text->s) ein__kindent(&body, text->s, in.n ? 4 : 0);
     if (in.n) ein__put(&body, "}\n");
     if (body.s) {
         const char *row = ein__namef(g->ctx, "m0 + %s", ein__kprod_row(r));
         const char *column = ein__namef(g->ctx, "n0 + %s", ein__kprod_column(r));
-        ein__kprod_declare(g, &head, rows, nrow, m, row, body.s);
-        ein__kprod_declare(g, &head, cols, ncol, at, column, body.s);
+        ein__kprod_declare(g, &head, e->rows, e->nrow, m, row, body.s);
+        ein__kprod_declare(g, &head, e->cols, e->ncol, n, column, body.s);
     }
-    ein__buf_free(&r->store);
-    ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
+    ein__buf_free(text);
+    ein__putf(text, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
     ein__buf_free(&in);
     ein__buf_free(&body);
     ein__buf_free(&head);
-    ein__kscan_free(&scan);
+}
+
+// How often a thread reads what `read` of the epilogue stands for, of `rows` x `cols` that it
+// stores: once for all rows where that has none of their iterators, and for all columns likewise.
+// Of a cluster's blocks each stores a share, which may be one of the same columns.
+static int ein__kprod_times(ein__kgen *g, const ein__kprod *r, ein__ex read, int rows, int cols) {
+    uint32_t uses = ein__kmask(g, read);
+    int vectors = rows * (cols / g->vec), most = vectors;
+    if (r->cluster) most = (int)ein__ceil(vectors, r->parts);
+    if (r->cluster && vectors % r->parts) return most;
+    int down = uses & r->p.group[0] ? rows : 1, across = uses & r->p.group[1] ? cols / g->vec : 1;
+    return (int)ein__least(down * across, most);
+}
+
+// What the epilogue reads is asked for before the sums of groups or blocks meet, which takes as
+// long as memory takes to answer; `first` is what makes values of it. Nothing where a thread would
+// need too many registers for it.
+static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ein__ex body,
+                            int rows, int cols, ein__buf *first) {
+    ein__ex *reads = NULL;
+    int *times = NULL;
+    ein__kslot slot[EIN__MAX_ITERS];
+    memcpy(slot, g->slot, sizeof slot);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    ein__kprod_reads(g, body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        arrput(times, ein__kprod_times(g, r, reads[i], rows, cols));
+    if (ein__kprod_ask(g, reads, times, EIN__FOUND_WORDS, "y", &r->held, &r->hold, first))
+        ein__kprod_placed(g, r, e, &r->hold);
+    memcpy(g->slot, slot, sizeof slot);
+    arrfree(times);
+    arrfree(reads);
+}
+
+// The value of each lane of what is stored: the sum, and what the epilogue makes of it.
+static void ein__kprod_values(ein__kgen *g, const ein__step *step, ein__kprod *r,
+                              const ein__kends *e, int rows, int cols, ein__ktext value[4]) {
+    ein__buf first = {0};
+    ein__ex body = {0};
+    if (step->nval > 1) body = ein__kprod_body(g, step);
+    if (body.i && ein__kprod_meets(r)) ein__kprod_hold(g, r, e, body, rows, cols, &first);
+    g->post = &r->store;
+    if (r->p.alpha != 1)
+        for (int i = 0; i < g->vec; i++)
+            ein__putf(&r->store, "%s *= %s;\n", ein__kprod_sum(r, i),
+                      ein__kliteral(g, r->p.alpha).s);
+    if (first.s) ein__put(&r->store, first.s);
+    if (body.i) ein__kcount(g, body);
+    for (int i = 0; i < g->vec; i++) {
+        value[i] = (ein__ktext){ein__kprod_sum(r, i), EIN__PRIMARY, 0};
+        if (body.i) value[i] = ein__kvalue(g, body, i);
+    }
+    ein__buf_free(&first);
+}
+
+// The epilogue and the store at (m, n). False: not with this many lanes.
+static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein__kends e = {.scan = ein__kscan_make(g)};
+    int order[2 * EIN__MAX_ITERS], n = 0, nover = g->nover;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(e.rows, r->order[0], sizeof e.rows);
+    memcpy(e.cols, r->order[1], sizeof e.cols);
+    if (step->nval > 1) ein__kscan_expr(g, &e.scan, ein__kprod_body(g, step));
+    ein__kscan_out(g, &e.scan, step->out);
+    e.nrow = ein__kmerge(g, &e.scan, e.rows, r->n[0]);
+    e.ncol = ein__kmerge(g, &e.scan, e.cols, r->n[1]);
+    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
+    for (int i = 0; i < e.nrow; i++) order[n++] = e.rows[i];
+    for (int i = 0; i < e.ncol; i++) order[n++] = e.cols[i];
+    bool ok = g->vec == 1 || (e.ncol && ein__kvector_out(g, step->out, order, n, &e.scan));
+    if (ok && g->vec > 1) g->vec_slot = e.cols[e.ncol - 1];
+    if (ok) {
+        ein__ktext value[4];
+        int stored[2];
+        ein__kprod_tile(g, r, &stored[0], &stored[1]);
+        ein__kprod_values(g, step, r, &e, stored[0], stored[1], value);
+        ein__kstore(g, &r->store, step->out, &e.scan, value);
+        g->post = NULL;
+        ok = !g->scattered;
+    }
+    g->nover = nover;
+    ein__kprod_placed(g, r, &e, &r->store);
+    ein__kscan_free(&e.scan);
     return ok;
 }
 
@@ -52199,26 +52385,6 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     }
     ein__put(&r->index, g->code[0].s);
     return below;
-}
-
-// The tile's type, and how many rows and columns of it a thread stores.
-static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
-    const ein__product_tile *t = r->t;
-    if (r->math == EIN__MATH_FP32) {
-        *rows = t->rm / t->parts;
-        *cols = t->rn;
-        ein__kneed(g, EIN__NEED_TILES);
-        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
-                          t->terms, t->parts, t->rm, t->rn, g->vec);
-    }
-    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
-    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
-    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
-    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
-    if (half) ein__kneed(g, EIN__NEED_HALF);
-    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
-                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      ein__kprod_stages(g, r), g->vec);
 }
 
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
@@ -52306,6 +52472,16 @@ static void ein__kprod_put_second(ein__kgen *g, const ein__kprod *r, ein__buf *o
     ein__buf_free(&text);
 }
 
+// What the loads of the epilogue need of the row and the column of element e.
+static const char *ein__kprod_at(ein__kgen *g, const ein__kprod *r, int cols) {
+    const char *hold = ein__kprod_text(&r->hold), *i = "", *j = "";
+    if (ein__kmentions(hold, "i"))
+        i = cols > 1 ? ein__namef(g->ctx, "const int i = e / %d;\n", cols) : "const int i = e;\n";
+    if (ein__kmentions(hold, "j"))
+        j = cols > 1 ? ein__namef(g->ctx, "const int j = e %% %d;\n", cols) : "const int j = 0;\n";
+    return ein__namef(g->ctx, "%s%s", i, j);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -52349,6 +52525,13 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"factor", r->factors.s},
         {"also", r->also.s},
         {"shared", ein__knumber(g, r->shared)},
+        {"held", ein__kprod_text(&r->held)},
+        {"vectors", r->parts > 1 ? ein__namef(c, "4 * shares.OWN / %d", g->vec)
+                                 : ein__namef(c, "%d", rows * cols / g->vec)},
+        {"at", ein__kprod_at(g, r, cols)},
+        {"hold", ein__kprod_text(&r->hold)},
+        {"rowHeld", ein__kprod_text(&r->row_held)},
+        {"rowHold", ein__kprod_text(&r->row_hold)},
         {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
@@ -55132,8 +55315,9 @@ static bool ein__is_taken(const char *name) {
         " bfloat4_value bytes CALL calls_on check_device check_run check_weights CLUSTER computed"
         " computed_load CONST CONST_BYTES CONST_OF conv copy_async COUNT create_all"
         " dynamic_shared E einnet_test end_step engine fail feed fetch fetched fetched_feed"
-        " fetched_value FIRST first_like float8 fmaxf fork_streams found_a found_b"
-        " fragment_columns fragment_rows half4 half4_value half8 IN info info_inputs info_outputs"
+        " fetched_value FIRST first_like float8 fmaxf fork_streams found_a found_b found_row"
+        " found_y fragment_columns fragment_rows half4 half4_value half8 IN info info_inputs "
+        "info_outputs"
         " info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys KC kept kernel_size key_part"
         " KEY_TURNS KS lane_places LAST launch launch_now LAUNCHED leave_part libraries_on"
         " load_bfloat4 load_float8 load_half4 load_half8 load_places loaded m made matmul memcmp"

@@ -11,76 +11,76 @@
 // plan      73 steps, 861.8 us estimated; 1011.1 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, norm taken into the product 23, summation splitting 12
-//    17.6 us est. a.0.v.split.merged       k_product_77f21da1, in 3 parts
+//    17.6 us est. a.0.v.split.merged       k_product_6eda812e, in 3 parts
 //     4.9 us est. a.0.o                    k_attention_a3e092b4
-//     8.6 us est. r.0                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.0                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.0                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.0                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.0.p.parts              k_product_48f6b555
 //     3.6 us est. s.0                      k_reduce_ec81c86d
-//    18.8 us est. a.1.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.1.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.1.o                    k_attention_a3e092b4
-//     8.6 us est. r.1                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.1                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.1                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.1                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.1.p.parts              k_product_48f6b555
 //     3.6 us est. s.1                      k_reduce_ec81c86d
-//    18.8 us est. a.2.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.2.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.2.o                    k_attention_a3e092b4
-//     8.6 us est. r.2                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.2                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.2                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.2                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.2.p.parts              k_product_48f6b555
 //     3.6 us est. s.2                      k_reduce_ec81c86d
-//    18.8 us est. a.3.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.3.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.3.o                    k_attention_a3e092b4
-//     8.6 us est. r.3                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.3                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.3                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.3                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.3.p.parts              k_product_48f6b555
 //     3.6 us est. s.3                      k_reduce_ec81c86d
-//    18.8 us est. a.4.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.4.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.4.o                    k_attention_a3e092b4
-//     8.6 us est. r.4                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.4                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.4                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.4                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.4.p.parts              k_product_48f6b555
 //     3.6 us est. s.4                      k_reduce_ec81c86d
-//    18.8 us est. a.5.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.5.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.5.o                    k_attention_a3e092b4
-//     8.6 us est. r.5                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.5                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.5                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.5                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.5.p.parts              k_product_48f6b555
 //     3.6 us est. s.5                      k_reduce_ec81c86d
-//    18.8 us est. a.6.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.6.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.6.o                    k_attention_a3e092b4
-//     8.6 us est. r.6                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.6                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.6                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.6                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.6.p.parts              k_product_48f6b555
 //     3.6 us est. s.6                      k_reduce_ec81c86d
-//    18.8 us est. a.7.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.7.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.7.o                    k_attention_a3e092b4
-//     8.6 us est. r.7                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.7                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.7                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.7                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.7.p.parts              k_product_48f6b555
 //     3.6 us est. s.7                      k_reduce_ec81c86d
-//    18.8 us est. a.8.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.8.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.8.o                    k_attention_a3e092b4
-//     8.6 us est. r.8                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.8                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.8                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.8                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.8.p.parts              k_product_48f6b555
 //     3.6 us est. s.8                      k_reduce_ec81c86d
-//    18.8 us est. a.9.v.split.merged       k_product_36fdc053, in 3 parts
+//    18.8 us est. a.9.v.split.merged       k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.9.o                    k_attention_a3e092b4
-//     8.6 us est. r.9                      k_product_e324ea00, in 4 parts
-//    20.3 us est. g.9                      k_product_9e186cad, in 2 parts
+//     8.6 us est. r.9                      k_product_6a625a44, in 4 parts
+//    20.3 us est. g.9                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.9.p.parts              k_product_48f6b555
 //     3.6 us est. s.9                      k_reduce_ec81c86d
-//    18.8 us est. a.10.v.split.merged      k_product_36fdc053, in 3 parts
+//    18.8 us est. a.10.v.split.merged      k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.10.o                   k_attention_a3e092b4
-//     8.6 us est. r.10                     k_product_e324ea00, in 4 parts
-//    20.3 us est. g.10                     k_product_9e186cad, in 2 parts
+//     8.6 us est. r.10                     k_product_6a625a44, in 4 parts
+//    20.3 us est. g.10                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.10.p.parts             k_product_48f6b555
 //     3.6 us est. s.10                     k_reduce_ec81c86d
-//    18.8 us est. a.11.v.split.merged      k_product_36fdc053, in 3 parts
+//    18.8 us est. a.11.v.split.merged      k_product_c6a9488d, in 3 parts
 //     4.9 us est. a.11.o                   k_attention_a3e092b4
-//     8.6 us est. r.11                     k_product_e324ea00, in 4 parts
-//    20.3 us est. g.11                     k_product_9e186cad, in 2 parts
+//     8.6 us est. r.11                     k_product_6a625a44, in 4 parts
+//    20.3 us est. g.11                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.11.p.parts             k_product_48f6b555
 //     3.6 us est. s.11                     k_reduce_ec81c86d
 //     2.0 us est. y                        k_row_f1d9b66f
@@ -1178,7 +1178,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // by merging: shared input
 // a.0.v.split.merged[0,i1,i2] = a.0.v.p.p.merged[0,i1,i2] + a.0.v.split.weights[i2]
 // p0: x, p1: a.0.v.p.p.weights, p2: a.0.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_77f21da1(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6eda812e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
@@ -1198,9 +1198,24 @@ static __global__ void __launch_bounds__(256, 1) k_product_77f21da1(const float 
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<9216,
         147456>(b), next_early, dot);
+    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        f.v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1212,11 +1227,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_77f21da1(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i2 = (int)(n0 + tile.column(j, thread));
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(sum[s] + v0.x,
-            sum[s + 1] + v0.y, sum[s + 2] + v0.z, sum[s + 3] + v0.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(sum[s] + f.v0.x,
+            sum[s + 1] + f.v0.y, sum[s + 2] + f.v0.z, sum[s + 3] + f.v0.w);
     }
     shares.end();
 }
@@ -1389,8 +1404,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
 
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
-// p0: a.0.c, p1: a.0.w, p2: x, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_e324ea00(const float *p0,
+// p0: a.0.c, p1: a.0.w, p2: a.0.b, p3: x
+static __global__ void __launch_bounds__(256, 1) k_product_6a625a44(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1410,9 +1425,28 @@ static __global__ void __launch_bounds__(256, 1) k_product_e324ea00(const float 
     const unsigned part = blockIdx.x % 4, from = part * 192u;
     tile.multiply<true, false, 2>(from, min(from + 192u, 768u), moving<4, 98304>(a), moving<3072,
         98304>(b), next_early, dot);
+    const parts_in_memory<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+        float4 v1;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        f.v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+        f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 768 + i2]);
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1424,12 +1458,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_e324ea00(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i2 = (int)(n0 + tile.column(j, thread));
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
-        const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
-            sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + f.v1.x + f.v0.x,
+            sum[s + 1] + f.v1.y + f.v0.y, sum[s + 2] + f.v1.z + f.v0.z,
+            sum[s + 3] + f.v1.w + f.v0.w);
     }
     shares.end();
 }
@@ -1454,9 +1488,9 @@ static __global__ void __launch_bounds__(256, 1) k_product_e324ea00(const float 
 //     n.0.offset2[i2] + f.0.b[i2])) + 1)
 // n.0[0,i1,i2] = n.0.factor[0,i1] * (r.0[0,i1,i2] - r.0[0,i1,0]) * n.0.scale[i2] + n.0.bias[i2] +
 //     n.0.factor2[0,i1] * n.0.scale[i2]
-// p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset,
-//     p6: f.0.b
-static __global__ void CLUSTER(2) k_product_9e186cad(const float *p0, const float *p1,
+// p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: f.0.b, p5: n.0.offset,
+//     p6: n.0.offset2
+static __global__ void CLUSTER(2) k_product_7a2654eb(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, const float *p5, const float *p6,
     float *__restrict__ y, float *__restrict__ also, float4 *parts, unsigned *arrived,
     bool next_early) {
@@ -1488,9 +1522,19 @@ static __global__ void CLUSTER(2) k_product_9e186cad(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
         moving<12288, 128>(b), next_early, dot);
+    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
+    struct found_row {
+        float v2;
+    };
+    found_row row;
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        found_row &f = row;
+        const int i1 = (int)(m0 + line);
+        f.v2 = p0[i1 * 768];
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
@@ -1506,11 +1550,10 @@ static __global__ void CLUSTER(2) k_product_9e186cad(const float *p0, const floa
     add_parts(shares, sum);
     if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
-        const int i1 = (int)(m0 + line);
         const float s0 = add_row(shares, 0, line);
         const float s1 = add_row(shares, 1, line);
-        const float v2 = p0[i1 * 768];
-        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+        const found_row &f = row;
+        const float v3 = f.v2 - (s0 + f.v2 * 768.f) / 768.f;
         const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
         factor[0][line] = v4;
         factor[1][line] = v4 * v3;
@@ -1539,25 +1582,25 @@ static __global__ void CLUSTER(2) k_product_9e186cad(const float *p0, const floa
         const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i2 = (int)(n0 + tile.column(j, thread));
-        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
-        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i, thread)] * v13.x + (factor[0][tile.row(i,
-            thread)] * sum[s] + v14.x);
         const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
-        const float v17 = v15 + v16.x;
-        const float v18 = factor[1][tile.row(i, thread)] * v13.y + (factor[0][tile.row(i,
-            thread)] * sum[s + 1] + v14.y);
-        const float v19 = v18 + v16.y;
-        const float v20 = factor[1][tile.row(i, thread)] * v13.z + (factor[0][tile.row(i,
-            thread)] * sum[s + 2] + v14.z);
-        const float v21 = v20 + v16.z;
-        const float v22 = factor[1][tile.row(i, thread)] * v13.w + (factor[0][tile.row(i,
-            thread)] * sum[s + 3] + v14.w);
-        const float v23 = v22 + v16.w;
-        *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v17 * 0.70710677f)
-            + 1.f) * (v17 * 0.5f), (erff(v19 * 0.70710677f) + 1.f) * (v19 * 0.5f),
-            (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
-            (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
+        const float4 v17 = *reinterpret_cast<const float4 *>(&p5[i2]);
+        const float v18 = factor[1][tile.row(i, thread)] * v16.x + (factor[0][tile.row(i,
+            thread)] * sum[s] + v17.x);
+        const float4 v19 = *reinterpret_cast<const float4 *>(&p4[i2]);
+        const float v20 = v18 + v19.x;
+        const float v21 = factor[1][tile.row(i, thread)] * v16.y + (factor[0][tile.row(i,
+            thread)] * sum[s + 1] + v17.y);
+        const float v22 = v21 + v19.y;
+        const float v23 = factor[1][tile.row(i, thread)] * v16.z + (factor[0][tile.row(i,
+            thread)] * sum[s + 2] + v17.z);
+        const float v24 = v23 + v19.z;
+        const float v25 = factor[1][tile.row(i, thread)] * v16.w + (factor[0][tile.row(i,
+            thread)] * sum[s + 3] + v17.w);
+        const float v26 = v25 + v19.w;
+        *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v20 * 0.70710677f)
+            + 1.f) * (v20 * 0.5f), (erff(v22 * 0.70710677f) + 1.f) * (v22 * 0.5f),
+            (erff(v24 * 0.70710677f) + 1.f) * (v24 * 0.5f),
+            (erff(v26 * 0.70710677f) + 1.f) * (v26 * 0.5f));
     }
     shares.end();
 }
@@ -1640,9 +1683,9 @@ static __global__ void __launch_bounds__(64) k_reduce_ec81c86d(const float *p0, 
 //     + h.0.factor2[0,i1] * h.0.offset2[i2] + a.1.v.split.weights[i2]
 // h.0[0,i1,i2] = h.0.factor[0,i1] * (s.0[0,i1,i2] - s.0[0,i1,0]) * h.0.scale[i2] + h.0.bias[i2] +
 //     h.0.factor2[0,i1] * h.0.scale[i2]
-// p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset,
-//     p6: a.1.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_36fdc053(const float *p0,
+// p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: a.1.v.split.weights, p5: h.0.offset,
+//     p6: h.0.offset2
+static __global__ void __launch_bounds__(256, 1) k_product_c6a9488d(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
     const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
     unsigned *arrived, bool next_early) {
@@ -1674,9 +1717,38 @@ static __global__ void __launch_bounds__(256, 1) k_product_36fdc053(const float 
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
         moving<9216, 147456>(b), next_early, dot);
+    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v13;
+        float4 v14;
+        float4 v15;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        f.v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
+        f.v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
+        f.v15 = *reinterpret_cast<const float4 *>(&p6[i2]);
+    }
+    struct found_row {
+        float v2;
+    };
+    found_row row;
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        found_row &f = row;
+        const int i1 = (int)(m0 + line);
+        f.v2 = p0[i1 * 768];
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<3, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
@@ -1692,11 +1764,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_36fdc053(const float 
     add_parts(shares, sum);
     if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
-        const int i1 = (int)(m0 + line);
         const float s0 = add_row(shares, 0, line);
         const float s1 = add_row(shares, 1, line);
-        const float v2 = p0[i1 * 768];
-        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+        const found_row &f = row;
+        const float v3 = f.v2 - (s0 + f.v2 * 768.f) / 768.f;
         const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
         factor[0][line] = v4;
         factor[1][line] = v4 * v3;
@@ -1725,21 +1796,19 @@ static __global__ void __launch_bounds__(256, 1) k_product_36fdc053(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i2 = (int)(n0 + tile.column(j, thread));
-        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
-        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
-        const float v15 = factor[1][tile.row(i, thread)] * v13.x + (factor[0][tile.row(i,
-            thread)] * sum[s] + v14.x);
-        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
-        const float v17 = factor[1][tile.row(i, thread)] * v13.y + (factor[0][tile.row(i,
-            thread)] * sum[s + 1] + v14.y);
-        const float v18 = factor[1][tile.row(i, thread)] * v13.z + (factor[0][tile.row(i,
-            thread)] * sum[s + 2] + v14.z);
-        const float v19 = factor[1][tile.row(i, thread)] * v13.w + (factor[0][tile.row(i,
-            thread)] * sum[s + 3] + v14.w);
-        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v15 + v16.x, v17 + v16.y,
-            v18 + v16.z, v19 + v16.w);
+        const float v16 = factor[1][tile.row(i, thread)] * f.v15.x + (factor[0][tile.row(i,
+            thread)] * sum[s] + f.v14.x);
+        const float v17 = factor[1][tile.row(i, thread)] * f.v15.y + (factor[0][tile.row(i,
+            thread)] * sum[s + 1] + f.v14.y);
+        const float v18 = factor[1][tile.row(i, thread)] * f.v15.z + (factor[0][tile.row(i,
+            thread)] * sum[s + 2] + f.v14.z);
+        const float v19 = factor[1][tile.row(i, thread)] * f.v15.w + (factor[0][tile.row(i,
+            thread)] * sum[s + 3] + f.v14.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v16 + f.v13.x, v17 + f.v13.y,
+            v18 + f.v13.z, v19 + f.v13.w);
     }
     shares.end();
 }
@@ -2371,7 +2440,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_77f21da1);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_6eda812e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2651,106 +2720,106 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ALONE, k_product_77f21da1, "a.0.v.split.merged", 216, 256, stream, v_x,
+    CALL(launch(m, ALONE, k_product_6eda812e, "a.0.v.split.merged", 216, 256, stream, v_x,
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.0", 384, 256, stream, v_a_0_c, v_a_0_w, v_x,
-        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 72));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
-        v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.0", 384, 256, stream, v_a_0_c, v_a_0_w, v_a_0_b,
+        v_x, v_r_0, (float4 *)v_workspace, v_arrived + 72));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+        v_n_0_scale, v_n_0_bias, v_f_0_b, v_n_0_offset, v_n_0_offset2, v_g_0, v_n_0,
         (float4 *)v_workspace, v_arrived + 168));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.0.p.parts", 256, 256, stream, v_g_0, v_b_0_w,
         v_b_0_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
         v_s_0));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.1.v.split.merged", 216, 256, stream, v_s_0,
-        v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.1.v.split.merged", 216, 256, stream, v_s_0,
+        v_h_0_weights, v_h_0_scale, v_h_0_bias, v_a_1_v_split_weights, v_h_0_offset, v_h_0_offset2,
         v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 232));
     // a.1.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.1", 384, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
-        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 304));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
-        v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.1", 384, 256, stream, v_a_1_c, v_a_1_w, v_a_1_b,
+        v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 304));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+        v_n_1_scale, v_n_1_bias, v_f_1_b, v_n_1_offset, v_n_1_offset2, v_g_1, v_n_1,
         (float4 *)v_workspace, v_arrived + 400));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.1.p.parts", 256, 256, stream, v_g_1, v_b_1_w,
         v_b_1_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
         v_s_1));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.2.v.split.merged", 216, 256, stream, v_s_1,
-        v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.2.v.split.merged", 216, 256, stream, v_s_1,
+        v_h_1_weights, v_h_1_scale, v_h_1_bias, v_a_2_v_split_weights, v_h_1_offset, v_h_1_offset2,
         v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 464));
     // a.2.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.2", 384, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
-        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 536));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
-        v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.2", 384, 256, stream, v_a_2_c, v_a_2_w, v_a_2_b,
+        v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 536));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+        v_n_2_scale, v_n_2_bias, v_f_2_b, v_n_2_offset, v_n_2_offset2, v_g_2, v_n_2,
         (float4 *)v_workspace, v_arrived + 632));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.2.p.parts", 256, 256, stream, v_g_2, v_b_2_w,
         v_b_2_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
         v_s_2));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.3.v.split.merged", 216, 256, stream, v_s_2,
-        v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.3.v.split.merged", 216, 256, stream, v_s_2,
+        v_h_2_weights, v_h_2_scale, v_h_2_bias, v_a_3_v_split_weights, v_h_2_offset, v_h_2_offset2,
         v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 696));
     // a.3.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.3", 384, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
-        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 768));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
-        v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.3", 384, 256, stream, v_a_3_c, v_a_3_w, v_a_3_b,
+        v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 768));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+        v_n_3_scale, v_n_3_bias, v_f_3_b, v_n_3_offset, v_n_3_offset2, v_g_3, v_n_3,
         (float4 *)v_workspace, v_arrived + 864));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.3.p.parts", 256, 256, stream, v_g_3, v_b_3_w,
         v_b_3_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
         v_s_3));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.4.v.split.merged", 216, 256, stream, v_s_3,
-        v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.4.v.split.merged", 216, 256, stream, v_s_3,
+        v_h_3_weights, v_h_3_scale, v_h_3_bias, v_a_4_v_split_weights, v_h_3_offset, v_h_3_offset2,
         v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 928));
     // a.4.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.4", 384, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
-        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 1000));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
-        v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.4", 384, 256, stream, v_a_4_c, v_a_4_w, v_a_4_b,
+        v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 1000));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+        v_n_4_scale, v_n_4_bias, v_f_4_b, v_n_4_offset, v_n_4_offset2, v_g_4, v_n_4,
         (float4 *)v_workspace, v_arrived + 1096));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.4.p.parts", 256, 256, stream, v_g_4, v_b_4_w,
         v_b_4_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
         v_s_4));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.5.v.split.merged", 216, 256, stream, v_s_4,
-        v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.5.v.split.merged", 216, 256, stream, v_s_4,
+        v_h_4_weights, v_h_4_scale, v_h_4_bias, v_a_5_v_split_weights, v_h_4_offset, v_h_4_offset2,
         v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1160));
     // a.5.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.5", 384, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
-        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1232));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
-        v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.5", 384, 256, stream, v_a_5_c, v_a_5_w, v_a_5_b,
+        v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1232));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+        v_n_5_scale, v_n_5_bias, v_f_5_b, v_n_5_offset, v_n_5_offset2, v_g_5, v_n_5,
         (float4 *)v_workspace, v_arrived + 1328));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.5.p.parts", 256, 256, stream, v_g_5, v_b_5_w,
         v_b_5_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
         v_s_5));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.6.v.split.merged", 216, 256, stream, v_s_5,
-        v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.6.v.split.merged", 216, 256, stream, v_s_5,
+        v_h_5_weights, v_h_5_scale, v_h_5_bias, v_a_6_v_split_weights, v_h_5_offset, v_h_5_offset2,
         v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1392));
     // a.6.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.6", 384, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
-        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1464));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
-        v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.6", 384, 256, stream, v_a_6_c, v_a_6_w, v_a_6_b,
+        v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1464));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+        v_n_6_scale, v_n_6_bias, v_f_6_b, v_n_6_offset, v_n_6_offset2, v_g_6, v_n_6,
         (float4 *)v_workspace, v_arrived + 1560));
     return 0;
 }
@@ -2762,77 +2831,76 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_6_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.6", 384, 64, stream, v_b_6_p_parts, v_n_6, v_b_6_b,
         v_s_6));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.7.v.split.merged", 216, 256, stream, v_s_6,
-        v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.7.v.split.merged", 216, 256, stream, v_s_6,
+        v_h_6_weights, v_h_6_scale, v_h_6_bias, v_a_7_v_split_weights, v_h_6_offset, v_h_6_offset2,
         v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1624));
     // a.7.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.7", 384, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
-        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1696));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
-        v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.7", 384, 256, stream, v_a_7_c, v_a_7_w, v_a_7_b,
+        v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 1696));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+        v_n_7_scale, v_n_7_bias, v_f_7_b, v_n_7_offset, v_n_7_offset2, v_g_7, v_n_7,
         (float4 *)v_workspace, v_arrived + 1792));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.7.p.parts", 256, 256, stream, v_g_7, v_b_7_w,
         v_b_7_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
         v_s_7));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.8.v.split.merged", 216, 256, stream, v_s_7,
-        v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.8.v.split.merged", 216, 256, stream, v_s_7,
+        v_h_7_weights, v_h_7_scale, v_h_7_bias, v_a_8_v_split_weights, v_h_7_offset, v_h_7_offset2,
         v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1856));
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.8", 384, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
-        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1928));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
-        v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.8", 384, 256, stream, v_a_8_c, v_a_8_w, v_a_8_b,
+        v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 1928));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+        v_n_8_scale, v_n_8_bias, v_f_8_b, v_n_8_offset, v_n_8_offset2, v_g_8, v_n_8,
         (float4 *)v_workspace, v_arrived + 2024));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.8.p.parts", 256, 256, stream, v_g_8, v_b_8_w,
         v_b_8_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
         v_s_8));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.9.v.split.merged", 216, 256, stream, v_s_8,
-        v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.9.v.split.merged", 216, 256, stream, v_s_8,
+        v_h_8_weights, v_h_8_scale, v_h_8_bias, v_a_9_v_split_weights, v_h_8_offset, v_h_8_offset2,
         v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2088));
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.9", 384, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
-        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2160));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
-        v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.9", 384, 256, stream, v_a_9_c, v_a_9_w, v_a_9_b,
+        v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2160));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+        v_n_9_scale, v_n_9_bias, v_f_9_b, v_n_9_offset, v_n_9_offset2, v_g_9, v_n_9,
         (float4 *)v_workspace, v_arrived + 2256));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.9.p.parts", 256, 256, stream, v_g_9, v_b_9_w,
         v_b_9_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
         v_s_9));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.10.v.split.merged", 216, 256, stream, v_s_9,
-        v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.10.v.split.merged", 216, 256, stream, v_s_9,
+        v_h_9_weights, v_h_9_scale, v_h_9_bias, v_a_10_v_split_weights, v_h_9_offset, v_h_9_offset2,
         v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2320));
     // a.10.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.10", 384, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
-        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2392));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
-        v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.10", 384, 256, stream, v_a_10_c, v_a_10_w,
+        v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2392));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+        v_n_10_scale, v_n_10_bias, v_f_10_b, v_n_10_offset, v_n_10_offset2, v_g_10, v_n_10,
         (float4 *)v_workspace, v_arrived + 2488));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.10.p.parts", 256, 256, stream, v_g_10, v_b_10_w,
         v_b_10_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
         v_b_10_b, v_s_10));
-    CALL(launch(m, ALONE, k_product_36fdc053, "a.11.v.split.merged", 216, 256, stream, v_s_10,
-        v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
-        v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
-        v_arrived + 2552));
+    CALL(launch(m, ALONE, k_product_c6a9488d, "a.11.v.split.merged", 216, 256, stream, v_s_10,
+        v_h_10_weights, v_h_10_scale, v_h_10_bias, v_a_11_v_split_weights, v_h_10_offset,
+        v_h_10_offset2, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace, v_arrived + 2552));
     // a.11.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
-    CALL(launch(m, ALONE, k_product_e324ea00, "r.11", 384, 256, stream, v_a_11_c, v_a_11_w, v_h_10,
-        v_a_11_b, v_r_11, (float4 *)v_workspace, v_arrived + 2624));
-    CALL(launch(m, ALONE, k_product_9e186cad, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
-        v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
+    CALL(launch(m, ALONE, k_product_6a625a44, "r.11", 384, 256, stream, v_a_11_c, v_a_11_w,
+        v_a_11_b, v_h_10, v_r_11, (float4 *)v_workspace, v_arrived + 2624));
+    CALL(launch(m, ALONE, k_product_7a2654eb, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+        v_n_11_scale, v_n_11_bias, v_f_11_b, v_n_11_offset, v_n_11_offset2, v_g_11, v_n_11,
         (float4 *)v_workspace, v_arrived + 2720));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.11.p.parts", 256, 256, stream, v_g_11, v_b_11_w,
         v_b_11_p_parts));

@@ -32,21 +32,21 @@
 //     1.8 us est. v4.a.c.sum.data          k_basis_9ce5c035
 //    23.1 us est. v4.a.c.sum.product       k_product_6f53428a
 //     3.9 us est. v4.b.c.sum.data          k_stitch_3fb70a8c
-//    40.9 us est. v4.b.c.sum.product       k_product_84f19b88, in 2 parts
+//    40.9 us est. v4.b.c.sum.product       k_product_83d37bd5, in 2 parts
 //     3.9 us est. v4.c.c.sum.data          k_stitch_3fb70a8c
-//    40.9 us est. v4.c.c.sum.product       k_product_84f19b88, in 2 parts
+//    40.9 us est. v4.c.c.sum.product       k_product_83d37bd5, in 2 parts
 //     2.2 us est. d1.c.sum.digits.split    k_basis_ee4075c3
 //     2.7 us est. d1.c.sum.data            k_basis_3c6503df
-//    40.0 us est. d1.c.sum.product         k_product_31e77ba1, in 2 parts
+//    40.0 us est. d1.c.sum.product         k_product_7fbf2595, in 2 parts
 //     2.4 us est. d2.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d2.c.sum.data            k_basis_cc85f0d8
-//    40.0 us est. d2.c.sum.product         k_product_31e77ba1, in 2 parts
+//    40.0 us est. d2.c.sum.product         k_product_7fbf2595, in 2 parts
 //     2.4 us est. d3.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d3.c.sum.data            k_basis_cc85f0d8
-//    40.0 us est. d3.c.sum.product         k_product_31e77ba1, in 2 parts
+//    40.0 us est. d3.c.sum.product         k_product_7fbf2595, in 2 parts
 //     2.4 us est. d4.c.sum.digits.split    k_basis_c47dd685
 //     2.7 us est. d4.c.sum.data            k_basis_cc85f0d8
-//    23.7 us est. d4.c.sum.product         k_product_94588b51, in 4 parts
+//    23.7 us est. d4.c.sum.product         k_product_a47356c8, in 4 parts
 //     1.9 us est. d5.c.sum.digits.split    k_basis_377146a7
 //     2.0 us est. d5.c.sum.data            k_basis_864f4bc0
 //     8.5 us est. d5.c.sum.product         k_product_6e1d2e6f
@@ -1644,7 +1644,7 @@ static __global__ void __launch_bounds__(128) k_stitch_3fb70a8c(const float *p0,
 // v4.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v4.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v4.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v4.b.c.sum.filter, p1: v4.b.c.sum.data
-static __global__ void CLUSTER(2) k_product_84f19b88(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_83d37bd5(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1664,9 +1664,9 @@ static __global__ void CLUSTER(2) k_product_84f19b88(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<196,
         784>(b), next_early, dot);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1772,7 +1772,7 @@ static __global__ void __launch_bounds__(64) k_basis_3c6503df(const float *p0,
 // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d1.c.sum.filter[i0,i1,i2,r0]
 // p0: d1.c.sum.filter, p1: d1.c.sum.data
-static __global__ void CLUSTER(2) k_product_31e77ba1(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_7fbf2595(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1792,9 +1792,9 @@ static __global__ void CLUSTER(2) k_product_31e77ba1(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<256,
         4096>(b), next_early, dot);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1908,7 +1908,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc85f0d8(const float *p0,
 // d4.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.sum.filter[i0,i1,i2,r0]
 // p0: d4.c.sum.filter, p1: d4.c.sum.data
-static __global__ void CLUSTER(4) k_product_94588b51(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_a47356c8(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1928,9 +1928,9 @@ static __global__ void CLUSTER(4) k_product_94588b51(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 131072>(a), moving<256,
         4096>(b), next_early, dot);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2921,26 +2921,26 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
         v_v4_a_c_sum_filter, v_v4_a_c_sum_data, v_v4_a_c_sum_product));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_84f19b88, "v4.b.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_83d37bd5, "v4.b.c.sum.product", 576, 256, stream,
         v_v4_b_c_sum_filter, v_v4_b_c_sum_data, v_v4_b_c_sum_product, (float4 *)v_workspace,
         v_arrived + 0));
     CALL(launch(m, MIDDLE, k_stitch_3fb70a8c, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_84f19b88, "v4.c.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_83d37bd5, "v4.c.c.sum.product", 576, 256, stream,
         v_v4_c_c_sum_filter, v_v4_c_c_sum_data, v_v4_c_c_sum_product, (float4 *)v_workspace,
         v_arrived + 288));
     CALL(launch(m, MIDDLE, k_basis_ee4075c3, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, MIDDLE, k_basis_3c6503df, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_31e77ba1, "d1.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_7fbf2595, "d1.c.sum.product", 576, 256, stream,
         v_d1_c_sum_filter, v_d1_c_sum_data, v_d1_c_sum_product, (float4 *)v_workspace,
         v_arrived + 576));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_31e77ba1, "d2.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_7fbf2595, "d2.c.sum.product", 576, 256, stream,
         v_d2_c_sum_filter, v_d2_c_sum_data, v_d2_c_sum_product, (float4 *)v_workspace,
         v_arrived + 864));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d3.c.sum.digits.split", 512, 64, stream,
@@ -2953,14 +2953,14 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     (void)in;
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_31e77ba1, "d3.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_7fbf2595, "d3.c.sum.product", 576, 256, stream,
         v_d3_c_sum_filter, v_d3_c_sum_data, v_d3_c_sum_product, (float4 *)v_workspace,
         v_arrived + 1152));
     CALL(launch(m, MIDDLE, k_basis_c47dd685, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, MIDDLE, k_basis_cc85f0d8, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
-    CALL(launch(m, MIDDLE, k_product_94588b51, "d4.c.sum.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_a47356c8, "d4.c.sum.product", 576, 256, stream,
         v_d4_c_sum_filter, v_d4_c_sum_data, v_d4_c_sum_product, (float4 *)v_workspace,
         v_arrived + 1440));
     CALL(launch(m, MIDDLE, k_basis_377146a7, "d5.c.sum.digits.split", 256, 64, stream,

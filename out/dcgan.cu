@@ -12,9 +12,9 @@
 // libraries none
 // by        sums of one term 1, one-point rule by phases 3, one-point rule 1
 //     2.1 us est. r1                       k_reduce_36593d99
-//     6.2 us est. r2.split                 k_product_83be6ba6, in 8 parts
-//     5.9 us est. r3.split                 k_product_bb3715ee, in 8 parts
-//     5.1 us est. r4.split                 k_product_82c68ecd, in 2 parts
+//     6.2 us est. r2.split                 k_product_37c21dca, in 8 parts
+//     5.9 us est. r3.split                 k_product_bc00acb2, in 8 parts
+//     5.1 us est. r4.split                 k_product_0c7a1d4b, in 2 parts
 //     2.9 us est. c5.phases                k_reduce_0de04055
 //     1.3 us est. y                        k_map_0a9c6918
 
@@ -727,7 +727,7 @@ static __global__ void __launch_bounds__(256) k_reduce_36593d99(const float *p0,
 //     c2.phases.lines[i0,i1,i2,r1_,r2,r0] where i3 in 0:4, i4 in 0:4, pad r1 0
 // r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
 // p0: r1, p1: c2.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_83be6ba6(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_37c21dca(const float *p0,
     const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -754,9 +754,9 @@ static __global__ void __launch_bounds__(256, 1) k_product_83be6ba6(const float 
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<false, false, 2>(from, min(from + 256u, 2048u), turning<64, 1024, 512>(a),
         moving<1024, 16384>(b), next_early, dot);
+    const parts_in_memory<8, 1, 16> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -784,7 +784,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_83be6ba6(const float 
 //     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:8, i4 in 0:8, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_bb3715ee(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_bc00acb2(const float *p0,
     const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -812,9 +812,9 @@ static __global__ void __launch_bounds__(256, 1) k_product_bb3715ee(const float 
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 16384>(b),
         next_early, dot);
+    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -842,7 +842,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_bb3715ee(const float 
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:16, i4 in 0:16, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(2) k_product_82c68ecd(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_0c7a1d4b(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -870,9 +870,9 @@ static __global__ void CLUSTER(2) k_product_82c68ecd(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 512u), a, moving<256, 4096>(b), next_early,
         dot);
+    const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1192,13 +1192,13 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ALONE, k_reduce_36593d99, "r1", 256, 256, stream, v_k1, v_z, v_r1));
     // r2.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_83be6ba6, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
+    CALL(launch(m, ALONE, k_product_37c21dca, "r2.split", 128, 256, stream, v_r1, v_c2_phases_lines,
         v_r2, (float4 *)v_workspace, v_arrived + 0));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, ALONE, k_product_bb3715ee, "r3.split", 256, 256, stream, v_r2, v_c3_phases_lines,
+    CALL(launch(m, ALONE, k_product_bc00acb2, "r3.split", 256, 256, stream, v_r2, v_c3_phases_lines,
         v_r3, (float4 *)v_workspace, v_arrived + 16));
     // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, FIRST, k_product_82c68ecd, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+    CALL(launch(m, FIRST, k_product_0c7a1d4b, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
         v_r4, (float4 *)v_workspace, v_arrived + 48));
     CALL(launch(m, MIDDLE, k_reduce_0de04055, "c5.phases", 409, dim3(32, 8), stream, v_c5_taps,
         v_r4, v_c5_phases));

@@ -12,51 +12,51 @@
 // libraries none
 // by        basis change 18, merging 93, summation splitting 14, products with one weight
 //     collected 2
-//     9.3 us est. stem                     k_product_25e65940
+//     9.3 us est. stem                     k_product_c1cae10d
 //     2.0 us est. p                        k_reduce_771927ed
-//     3.0 us est. l1.a                     k_product_bac2a334
+//     3.0 us est. l1.a                     k_product_4330fb63
 //     1.8 us est. l1.b.c.sum.data          k_basis_2e916ba5
 //     4.4 us est. l1.b.c.sum.product       k_product_12ce7e9e
 //     1.8 us est. l1.b                     k_basis_3adc4c30
-//     7.3 us est. l1                       k_product_7724b782
-//     6.2 us est. l1.0.a                   k_product_d5fbaa7b
+//     7.3 us est. l1                       k_product_111269d0
+//     6.2 us est. l1.0.a                   k_product_9897ac8d
 //     1.8 us est. l1.0.b.c.sum.data        k_basis_2e916ba5
 //     4.4 us est. l1.0.b.c.sum.product     k_product_12ce7e9e
 //     1.8 us est. l1.0.b                   k_basis_3adc4c30
-//     4.7 us est. l1.0                     k_product_adbc1c16
-//     6.2 us est. l1.1.a                   k_product_d5fbaa7b
+//     4.7 us est. l1.0                     k_product_6bca59ed
+//     6.2 us est. l1.1.a                   k_product_9897ac8d
 //     1.8 us est. l1.1.b.c.sum.data        k_basis_2e916ba5
 //     4.4 us est. l1.1.b.c.sum.product     k_product_12ce7e9e
 //     1.8 us est. l1.1.b                   k_basis_3adc4c30
-//     4.7 us est. l1.1                     k_product_adbc1c16
+//     4.7 us est. l1.1                     k_product_6bca59ed
 //    26.4 us est. l2.a.c.sum.merged        k_product_0df9f84d
 //     9.7 us est. l2.b.c.sum.part          k_product_fb0491af
 //     3.1 us est. g1.l1                    k_siblings_e1e32c64
 //     4.4 us est. g1.l2.sum.merged         k_product_9c726dee
-//    13.9 us est. l2                       k_product_81db21eb
-//     6.8 us est. l2.0.a                   k_product_7880bc3d, in 4 parts
+//    13.9 us est. l2                       k_product_b4551a91
+//     6.8 us est. l2.0.a                   k_product_affa095e, in 4 parts
 //     2.7 us est. g1.s                     k_siblings_f758afd5
-//     4.3 us est. g1.a                     k_product_2b8a8b18
+//     4.3 us est. g1.a                     k_product_13b06b9a
 //     5.4 us est. l2.0.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.0.b                   k_basis_9249cb7c
-//     5.7 us est. l2.0                     k_product_0803fa29
-//     6.8 us est. l2.1.a                   k_product_7880bc3d, in 4 parts
+//     5.7 us est. l2.0                     k_product_44598f49
+//     6.8 us est. l2.1.a                   k_product_affa095e, in 4 parts
 //     1.6 us est. l2.1.b.c.sum.data        k_basis_d375994a
 //     5.4 us est. l2.1.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.1.b                   k_basis_9249cb7c
-//     5.7 us est. l2.1                     k_product_0803fa29
-//     6.8 us est. l2.2.a                   k_product_7880bc3d, in 4 parts
+//     5.7 us est. l2.1                     k_product_44598f49
+//     6.8 us est. l2.2.a                   k_product_affa095e, in 4 parts
 //     1.6 us est. l2.2.b.c.sum.data        k_basis_d375994a
 //     5.4 us est. l2.2.b.c.sum.product     k_product_6e5bf035
 //     1.5 us est. l2.2.b                   k_basis_9249cb7c
-//     5.7 us est. l2.2                     k_product_0803fa29
-//    35.1 us est. g2.l1.sum.merged         k_product_3061fe14, in 2 parts
+//     5.7 us est. l2.2                     k_product_44598f49
+//    35.1 us est. g2.l1.sum.merged         k_product_94359114, in 2 parts
 //     2.2 us est. g2.l1                    k_siblings_2a694436
 //     2.8 us est. g2.l2.sum.merged         k_product_6d17a0d3
 //     6.1 us est. l3.l2.c.sum.merged       k_product_79e2cca8
 //     2.2 us est. g2.s                     k_siblings_f180e092
-//    12.3 us est. l3.d.0                   k_product_291e461e
-//    15.6 us est. l3.c1.0.sum.merged       k_product_e6ee9a85, in 2 parts
+//    12.3 us est. l3.d.0                   k_product_f8c3b669
+//    15.6 us est. l3.c1.0.sum.merged       k_product_90c7b08f, in 2 parts
 //     1.7 us est. l3.c1.0.sum              k_siblings_5004f13c
 //     3.6 us est. l3.c2.0.sum.merged       k_product_bf71a9d7
 //     1.8 us est. g2.a.c.sum.part          k_siblings_099e4b68
@@ -77,15 +77,15 @@
 //     1.6 us est. l3.t1.4                  k_siblings_f3f7315e
 //     3.6 us est. l3.c2.4.sum.merged       k_product_bf71a9d7
 //     1.5 us est. l3.f.4.sum.terms         k_row_d32a0c06
-//     3.6 us est. l3                       k_product_763dde0f
+//     3.6 us est. l3                       k_product_56dd77ea
 //    36.0 us est. g3.l1.sum.merged         k_product_e92525e9
 //     1.7 us est. g3.l1                    k_siblings_f4d277f2
-//     4.1 us est. g3.s                     k_product_17b9594d, in 8 parts
+//     4.1 us est. g3.s                     k_product_577a5b08, in 8 parts
 //     1.6 us est. g3.a                     k_reduce_9e4fcb35
 //     5.3 us est. l4.l2.c.sum.merged       k_product_7626f229
 //     1.6 us est. l4.m                     k_row_7f5b7130
-//    12.5 us est. l4.d.0                   k_product_c36c0824, in 2 parts
-//    17.7 us est. l4.c1.0.sum.merged       k_product_44f149f6, in 8 parts
+//    12.5 us est. l4.d.0                   k_product_04a9ae2c, in 2 parts
+//    17.7 us est. l4.c1.0.sum.merged       k_product_e85f3d9e, in 8 parts
 //     1.5 us est. l4.c1.0.sum              k_siblings_c94b450e
 //     3.3 us est. l4.c2.0.sum.merged       k_product_ab42fd47
 //     1.4 us est. l4.u.0                   k_row_0a5518fe
@@ -105,8 +105,8 @@
 //     1.5 us est. l4.t1.4                  k_siblings_daaf51d4
 //     3.3 us est. l4.c2.4.sum.merged       k_product_ab42fd47
 //     1.4 us est. l4.f.4.sum.terms         k_row_7c6003a7
-//     3.3 us est. l4                       k_product_9aa74236
-//     7.3 us est. g4.l1.sum.merged         k_product_e9cc6eb0, in 8 parts
+//     3.3 us est. l4                       k_product_e8822a18
+//     7.3 us est. g4.l1.sum.merged         k_product_8cc7c3c2, in 8 parts
 //     1.5 us est. g4.l1                    k_siblings_8c629187
 //     1.6 us est. g4.r2.sum                k_reduce_4e226e53
 //     1.6 us est. g4.s                     k_reduce_9ac56741
@@ -120,11 +120,11 @@
 //     1.5 us est. f2.a                     k_reduce_4b9d903f
 //     1.6 us est. f2.b.sum.part            k_reduce_178f9fad
 //     1.6 us est. f2                       k_reduce_45576e6e
-//     4.4 us est. s1                       k_product_01a42348
-//     4.3 us est. f1.a                     k_product_2b8a8b18
-//     4.3 us est. f1                       k_product_798c9d14
-//     4.3 us est. f0.a                     k_product_2b8a8b18
-//     4.3 us est. f0                       k_product_798c9d14
+//     4.4 us est. s1                       k_product_97826c3f
+//     4.3 us est. f1.a                     k_product_13b06b9a
+//     4.3 us est. f1                       k_product_eff67cd8
+//     4.3 us est. f0.a                     k_product_13b06b9a
+//     4.3 us est. f0                       k_product_eff67cd8
 //     3.7 us est. u0                       k_map_b44c9649
 //    12.1 us est. e0.a.c.sum.part          k_product_014ec47f
 //     4.2 us est. e0.a                     k_reduce_d0afa7fc
@@ -1105,7 +1105,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_25e65940(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_c1cae10d(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1138,17 +1138,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_25e65940(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), tapped<32, 4>(b, taps), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 12544) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 12544) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1195,7 +1211,7 @@ static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
 // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
 // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
 // p0: l1.a.c.k, p1: p, p2: l1.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_bac2a334(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4330fb63(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1213,16 +1229,28 @@ static __global__ void __launch_bounds__(256, 2) k_product_bac2a334(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 200704>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[2];
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        f.v0 = p2[i1];
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+            relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
     }
 }
 
@@ -1378,7 +1406,7 @@ static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
 // by merging: sum of products
 // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
 // p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
-static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_111269d0(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1396,17 +1424,33 @@ static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1414,7 +1458,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float 
 // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
 // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
 // p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_d5fbaa7b(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_9897ac8d(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1432,23 +1476,35 @@ static __global__ void __launch_bounds__(256, 2) k_product_d5fbaa7b(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 401408>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        f.v0 = p2[i1];
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+            relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
     }
 }
 
 // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
 // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
-// p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float *p0,
+// p0: l1.0.c.k, p1: l1.0.b, p2: l1.0.c.b, p3: l1
+static __global__ void __launch_bounds__(256, 2) k_product_6bca59ed(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1466,19 +1522,36 @@ static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 3136 + i3]);
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v1.x
+                + f.v0), relu(acc[i][j + 1] + f.v1.y + f.v0), relu(acc[i][j + 2] + f.v1.z + f.v0),
+                relu(acc[i][j + 3] + f.v1.w + f.v0));
         }
     }
 }
@@ -1709,7 +1782,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_9c726dee(const float 
 // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
 // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
 // p0: l2.d.k, p1: l1.1, p2: l2.c.k, p3: l2.b, p4: l2.const
-static __global__ void __launch_bounds__(256, 1) k_product_81db21eb(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_b4551a91(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
@@ -1746,17 +1819,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_81db21eb(const float 
         tile.multiply<true, false, 0>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b),
             next_early, dot);
     }
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p4[i1];
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float v0 = p4[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1764,7 +1853,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_81db21eb(const float 
 // l2.0.a.c.sum[0,i1,i2,i3] = sum(r0) l2[0,r0,i2,i3] * l2.0.a.c.k[i1,r0,0,0]
 // l2.0.a[0,i1,i2,i3] = relu(l2.0.a.c.sum[0,i1,i2,i3] + l2.0.a.c.b[i1])
 // p0: l2.0.a.c.k, p1: l2, p2: l2.0.a.c.b
-static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_affa095e(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1783,9 +1872,28 @@ static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<3136,
         50176>(b), next_early, dot);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1797,12 +1905,12 @@ static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + f.v0),
+                relu(sum[s + 1] + f.v0), relu(sum[s + 2] + f.v0), relu(sum[s + 3] + f.v0));
         }
     }
     shares.end();
@@ -1895,7 +2003,7 @@ static __global__ void __launch_bounds__(256) k_siblings_f758afd5(const float *p
 //     i2 in 0:56, i3 in 0:56, pad g1.s 0
 // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
 // p0: g1.a.c.k, p1: g1.s, p2: g1.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_2b8a8b18(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_13b06b9a(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1927,17 +2035,31 @@ static __global__ void __launch_bounds__(256, 1) k_product_2b8a8b18(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        if (i1 < 21) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 21) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -2018,8 +2140,8 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
 
 // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
 // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
-// p0: l2.0.c.k, p1: l2.0.b, p2: l2, p3: l2.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float *p0,
+// p0: l2.0.c.k, p1: l2.0.b, p2: l2.0.c.b, p3: l2
+static __global__ void __launch_bounds__(256, 2) k_product_44598f49(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2037,19 +2159,36 @@ static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 784 + i3]);
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + f.v1.x
+                + f.v0), relu(acc[i][j + 1] + f.v1.y + f.v0), relu(acc[i][j + 2] + f.v1.z + f.v0),
+                relu(acc[i][j + 3] + f.v1.w + f.v0));
         }
     }
 }
@@ -2097,7 +2236,7 @@ static __global__ void __launch_bounds__(64) k_basis_d375994a(const float *p0,
 // by merging: shared input
 // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
 // p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void CLUSTER(2) k_product_3061fe14(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_94359114(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2116,9 +2255,9 @@ static __global__ void CLUSTER(2) k_product_3061fe14(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<3136,
         128>(b), next_early, dot);
+    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     float acc[4][12] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2428,7 +2567,7 @@ static __global__ void __launch_bounds__(256) k_siblings_f180e092(const float *p
 // by merging: sum of products
 // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
 // p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_291e461e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_f8c3b669(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2447,17 +2586,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_291e461e(const float 
     };
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<25088>(b), next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0,
-                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + f.v0,
+                acc[i][j + 1] + f.v0, acc[i][j + 2] + f.v0, acc[i][j + 3] + f.v0);
         }
     }
 }
@@ -2465,7 +2620,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_291e461e(const float 
 // by merging: shared input
 // l3.c1.0.sum.merged[i0,i1,i2] = sum(r0) l3.d.0[0,r0,i1,i2] * l3.c1.0.sum.weights[i0,r0]
 // p0: l3.c1.0.sum.weights, p1: l3.d.0
-static __global__ void CLUSTER(2) k_product_e6ee9a85(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_90c7b08f(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2484,9 +2639,9 @@ static __global__ void CLUSTER(2) k_product_e6ee9a85(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 512u;
     tile.multiply<true, false, 1>(from, min(from + 512u, 1024u), moving<4, 131072>(a), moving<784,
         25088>(b), next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -3058,8 +3213,8 @@ static __global__ void __launch_bounds__(64) k_row_d32a0c06(const float *p0, con
 // l3.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l3.f.4.sum.terms[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
 // l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
 //     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
-// p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_763dde0f(const float *p0,
+// p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.d.0, p3: l3.b5
+static __global__ void __launch_bounds__(256, 1) k_product_56dd77ea(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3076,20 +3231,37 @@ static __global__ void __launch_bounds__(256, 1) k_product_763dde0f(const float 
     };
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<25088>(b), next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+        float v1;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            f.v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
+            f.v1 = p3[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0 + v0 + v0
-                + v0 + v0 + v1.x, acc[i][j + 1] + v0 + v0 + v0 + v0 + v0 + v1.y,
-                acc[i][j + 2] + v0 + v0 + v0 + v0 + v0 + v1.z,
-                acc[i][j + 3] + v0 + v0 + v0 + v0 + v0 + v1.w);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + f.v1 + f.v1
+                + f.v1 + f.v1 + f.v1 + f.v0.x, acc[i][j + 1] + f.v1 + f.v1 + f.v1 + f.v1 + f.v1
+                + f.v0.y, acc[i][j + 2] + f.v1 + f.v1 + f.v1 + f.v1 + f.v1 + f.v0.z,
+                acc[i][j + 3] + f.v1 + f.v1 + f.v1 + f.v1 + f.v1 + f.v0.w);
         }
     }
 }
@@ -3242,7 +3414,7 @@ static __global__ void __launch_bounds__(128) k_siblings_f4d277f2(const float *p
 //     i2 in 0:14, pad g3.r1 0
 // g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
 // p0: g3.l2.k, p1: g3.l1, p2: g3.r2.k, p3: g3.r1, p4: g3.s.const
-static __global__ void CLUSTER(8) k_product_17b9594d(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_577a5b08(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -3296,9 +3468,28 @@ static __global__ void CLUSTER(8) k_product_17b9594d(const float *p0, const floa
         tile.multiply<true, false, 0>(from, min(from + 32u, 231u), spaced<7392>(a), b, next_early,
             dot);
     }
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i1 < 21 && i3 < 196) {
+            f.v0 = p4[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -3310,12 +3501,12 @@ static __global__ void CLUSTER(8) k_product_17b9594d(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i1 < 21 && i3 < 196) {
-            const float v0 = p4[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0,
-                sum[s + 1] + v0, sum[s + 2] + v0, sum[s + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + f.v0,
+                sum[s + 1] + f.v0, sum[s + 2] + f.v0, sum[s + 3] + f.v0);
         }
     }
     shares.end();
@@ -3443,7 +3634,7 @@ static __global__ void __launch_bounds__(64) k_row_7f5b7130(const float *p0,
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
 // p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void CLUSTER(2) k_product_c36c0824(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_04a9ae2c(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3464,9 +3655,28 @@ static __global__ void CLUSTER(2) k_product_c36c0824(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 576u;
     tile.multiply<false, false, 1>(from, min(from + 576u, 1152u), moving<8192, 262144>(a),
         moving<784, 6272>(b), next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -3478,10 +3688,11 @@ static __global__ void CLUSTER(2) k_product_c36c0824(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = sum[s] + p2[i1];
+            y[i1 * 49 + i3] = sum[s] + f.v0;
         }
     }
     shares.end();
@@ -3490,7 +3701,7 @@ static __global__ void CLUSTER(2) k_product_c36c0824(const float *p0, const floa
 // by merging: shared input
 // l4.c1.0.sum.merged[i0,i1,i2] = sum(r0) l4.d.0[0,r0,i1,i2] * l4.c1.0.sum.weights[i0,r0]
 // p0: l4.c1.0.sum.weights, p1: l4.d.0
-static __global__ void CLUSTER(8) k_product_44f149f6(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_e85f3d9e(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3509,9 +3720,9 @@ static __global__ void CLUSTER(8) k_product_44f149f6(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
         784>(b), next_early, dot);
+    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -3920,7 +4131,7 @@ static __global__ void __launch_bounds__(64) k_row_7c6003a7(const float *p0, con
 // l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
 //     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
 // p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
-static __global__ void __launch_bounds__(256, 1) k_product_9aa74236(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_e8822a18(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3938,16 +4149,34 @@ static __global__ void __launch_bounds__(256, 1) k_product_9aa74236(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            f.v0 = p2[i1 * 49 + i3];
+            f.v1 = p3[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
-            const float v0 = p3[i1];
-            y[i1 * 49 + i3] = p2[i1 * 49 + i3] + (acc[i][j] + v0 + v0 + v0 + v0 + v0);
+            y[i1 * 49 + i3] = f.v0 + (acc[i][j] + f.v1 + f.v1 + f.v1 + f.v1 + f.v1);
         }
     }
 }
@@ -3955,7 +4184,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_9aa74236(const float 
 // by merging: shared input
 // g4.l1.sum.merged[i0,i1,i2] = sum(r0) l4[0,r0,i1,i2] * g4.l1.sum.weights[i0,r0]
 // p0: g4.l1.sum.weights, p1: l4
-static __global__ void CLUSTER(8) k_product_e9cc6eb0(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_8cc7c3c2(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3974,9 +4203,9 @@ static __global__ void CLUSTER(8) k_product_e9cc6eb0(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
         1568>(b), next_early, dot);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -4398,8 +4627,8 @@ static __global__ void __launch_bounds__(64) k_reduce_45576e6e(const float *p0, 
 //     idx((27*i2)%55) / 55 * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 -
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
-// p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_01a42348(const float *p0,
+// p0: g1.b.k, p1: g1.a, p2: g1.b.b, p3: g1.s, p4: f2
+static __global__ void __launch_bounds__(256, 1) k_product_97826c3f(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -4432,31 +4661,56 @@ static __global__ void __launch_bounds__(256, 1) k_product_01a42348(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
         dot);
-    float acc[4][4] = {};
-    tile.finish(dot, acc);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+        float v2;
+        float v3;
+        float v4;
+        float v5;
+    };
+    found_y held[4];
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
         const int i3 = (int)(n % 56u);
         const int i2 = (int)(n / 56u);
         if (i1 < 21) {
+            f.v0 = p2[i1];
+            f.v1 = p3[i1 * 3136 + i2 * 56 + i3];
             const int t2 = (i3 * 27) / 55;
             const int t3 = (i2 * 27) / 55;
-            const int t4 = (i3 * 27) % 55;
-            const float v0 = (float)t4 / 55.f;
-            const float v1 = 1.f - v0;
-            const int t5 = (i3 * 27 + 55) / 1540;
-            const float v2 = p2[i1 * 784 + t3 * 28 + t2] * v1 + p2[i1 * 784 + t3 * 28 + t2 - t5
-                + 1] * v0;
-            const int t6 = (i2 * 27) % 55;
-            const float v3 = (float)t6 / 55.f;
-            const int t7 = (i2 * 27 + 55) / 1540;
-            const float v4 = p2[i1 * 784 + t3 * 28 - t7 * 28 + t2 + 28] * v1 + p2[i1 * 784
-                + t3 * 28 - t7 * 28 + t2 - t5 + 29] * v0;
-            const float v5 = v2 * (1.f - v3) + v4 * v3 + (acc[i][j] + p3[i1 * 3136 + i2 * 56 + i3]);
-            y[i1 * 3136 + i2 * 56 + i3] = v5 + p4[i1];
+            f.v2 = p4[i1 * 784 + t3 * 28 + t2];
+            const int t4 = (i3 * 27 + 55) / 1540;
+            f.v3 = p4[i1 * 784 + t3 * 28 + t2 - t4 + 1];
+            const int t5 = (i2 * 27 + 55) / 1540;
+            f.v4 = p4[i1 * 784 + t3 * 28 - t5 * 28 + t2 + 28];
+            f.v5 = p4[i1 * 784 + t3 * 28 - t5 * 28 + t2 - t4 + 29];
+        }
+    }
+    float acc[4][4] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        if (i1 < 21) {
+            const int t6 = (i3 * 27) % 55;
+            const float v6 = (float)t6 / 55.f;
+            const float v7 = 1.f - v6;
+            const int t7 = (i2 * 27) % 55;
+            const float v8 = (float)t7 / 55.f;
+            const float v9 = (f.v2 * v7 + f.v3 * v6) * (1.f - v8) + (f.v4 * v7 + f.v5 * v6) * v8;
+            y[i1 * 3136 + i2 * 56 + i3] = v9 + (acc[i][j] + f.v1) + f.v0;
         }
     }
 }
@@ -4464,8 +4718,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_01a42348(const float 
 // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
 //     i2 in 0:56, i3 in 0:56, pad f1.a 0
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
-// p0: f1.b.k, p1: f1.a, p2: s1, p3: f1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_798c9d14(const float *p0,
+// p0: f1.b.k, p1: f1.a, p2: f1.b.b, p3: s1
+static __global__ void __launch_bounds__(256, 1) k_product_eff67cd8(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -4497,18 +4751,36 @@ static __global__ void __launch_bounds__(256, 1) k_product_798c9d14(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32, 4>(b, taps), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 21) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 3136 + i3]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 21) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + v0.x + v1,
-                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + f.v1.x + f.v0,
+                acc[i][j + 1] + f.v1.y + f.v0, acc[i][j + 2] + f.v1.z + f.v0,
+                acc[i][j + 3] + f.v1.w + f.v0);
         }
     }
 }
@@ -5534,7 +5806,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_25e65940);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_c1cae10d);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -5782,11 +6054,11 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_25e65940, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
+    CALL(launch(m, FIRST, k_product_c1cae10d, "stem", 131, 256, stream, v_stem_c_k, v_x, v_stem_c_b,
         v_stem));
     CALL(launch(m, MIDDLE, k_reduce_771927ed, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
-    CALL(launch(m, MIDDLE, k_product_bac2a334, "l1.a", 98, 256, stream, v_l1_a_c_k,
+    CALL(launch(m, MIDDLE, k_product_4330fb63, "l1.a", 98, 256, stream, v_l1_a_c_k,
         v_l1_b_joined + 200704, v_l1_a_c_b, v_l1_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
         v_l1_b_c_sum_data));
@@ -5794,9 +6066,9 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_b_c_sum_filter, v_l1_b_c_sum_data, v_l1_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
-    CALL(launch(m, ALONE, k_product_7724b782, "l1", 132, 256, stream, v_l1_c_sum_weights,
+    CALL(launch(m, ALONE, k_product_111269d0, "l1", 132, 256, stream, v_l1_c_sum_weights,
         v_l1_b_joined, v_l1_const, v_l1));
-    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.0.a", 196, 256, stream, v_l1_0_a_c_k, v_l1,
+    CALL(launch(m, FIRST, k_product_9897ac8d, "l1.0.a", 196, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
@@ -5804,9 +6076,9 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data, v_l1_0_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
-        v_l1_0_c_b, v_l1_0));
-    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.1.a", 196, 256, stream, v_l1_1_a_c_k, v_l1_0,
+    CALL(launch(m, ALONE, k_product_6bca59ed, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b,
+        v_l1_0_c_b, v_l1, v_l1_0));
+    CALL(launch(m, FIRST, k_product_9897ac8d, "l1.1.a", 196, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
@@ -5814,8 +6086,8 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data, v_l1_1_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
-        v_l1_0, v_l1_1_c_b, v_l1_1));
+    CALL(launch(m, ALONE, k_product_6bca59ed, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
+        v_l1_1_c_b, v_l1_0, v_l1_1));
     CALL(launch(m, ALONE, k_product_0df9f84d, "l2.a.c.sum.merged", 250, 256, stream,
         v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
     CALL(launch(m, FIRST, k_product_fb0491af, "l2.b.c.sum.part", 234, 256, stream,
@@ -5825,7 +6097,7 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l2_b));
     CALL(launch(m, LAST, k_product_9c726dee, "g1.l2.sum.merged", 392, 256, stream,
         v_g1_l2_sum_weights, v_g1_l1_joined, v_g1_l2_sum_merged));
-    CALL(launch(m, ALONE, k_product_81db21eb, "l2", 104, 256, stream, v_l2_d_k, v_l1_1, v_l2_c_k,
+    CALL(launch(m, ALONE, k_product_b4551a91, "l2", 104, 256, stream, v_l2_d_k, v_l1_1, v_l2_c_k,
         v_l2_b, v_l2_const, v_l2));
     return 0;
 }
@@ -5833,19 +6105,19 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
 static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
+    CALL(launch(m, FIRST, k_product_affa095e, "l2.0.a", 104, 256, stream, v_l2_0_a_c_k, v_l2,
         v_l2_0_a_c_b, v_l2_0_a, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, MIDDLE, k_siblings_f758afd5, "g1.s", 283, 256, stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_l2_0_a, v_g1_s, v_l2_0_b_c_sum_data));
-    CALL(launch(m, LAST, k_product_2b8a8b18, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
+    CALL(launch(m, LAST, k_product_13b06b9a, "g1.a", 98, 256, stream, v_g1_a_c_k, v_g1_s,
         v_g1_a_c_b, v_g1_a));
     CALL(launch(m, FIRST, k_product_6e5bf035, "l2.0.b.c.sum.product", 288, 256, stream,
         v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data, v_l2_0_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
-    CALL(launch(m, ALONE, k_product_0803fa29, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b, v_l2,
-        v_l2_0_c_b, v_l2_0));
-    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
+    CALL(launch(m, ALONE, k_product_44598f49, "l2.0", 104, 256, stream, v_l2_0_c_k, v_l2_0_b,
+        v_l2_0_c_b, v_l2, v_l2_0));
+    CALL(launch(m, FIRST, k_product_affa095e, "l2.1.a", 104, 256, stream, v_l2_1_a_c_k, v_l2_0,
         v_l2_1_a_c_b, v_l2_1_a, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
@@ -5853,9 +6125,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data, v_l2_1_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
-    CALL(launch(m, ALONE, k_product_0803fa29, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
-        v_l2_0, v_l2_1_c_b, v_l2_1));
-    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
+    CALL(launch(m, ALONE, k_product_44598f49, "l2.1", 104, 256, stream, v_l2_1_c_k, v_l2_1_b,
+        v_l2_1_c_b, v_l2_0, v_l2_1));
+    CALL(launch(m, FIRST, k_product_affa095e, "l2.2.a", 104, 256, stream, v_l2_2_a_c_k, v_l2_1,
         v_l2_2_a_c_b, v_l2_2_a, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
@@ -5863,9 +6135,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data, v_l2_2_b_c_sum_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
-    CALL(launch(m, ALONE, k_product_0803fa29, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
-        v_l2_1, v_l2_2_c_b, v_l3_m_joined + 66640));
-    CALL(launch(m, FIRST, k_product_3061fe14, "g2.l1.sum.merged", 378, 256, stream,
+    CALL(launch(m, ALONE, k_product_44598f49, "l2.2", 104, 256, stream, v_l2_2_c_k, v_l2_2_b,
+        v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640));
+    CALL(launch(m, FIRST, k_product_94359114, "g2.l1.sum.merged", 378, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged, (float4 *)v_workspace,
         v_arrived + 78));
     CALL(launch(m, MIDDLE, k_siblings_2a694436, "g2.l1", 520, 128, stream, v_g2_l1_sum_merged,
@@ -5877,9 +6149,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
     CALL(launch(m, LAST, k_siblings_f180e092, "g2.s", 326, 256, stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_l3_l2_c_sum_merged, v_l3_r2_c_b, v_l3_l2_c_b, v_g2_s, v_l3_m_joined));
-    CALL(launch(m, ALONE, k_product_291e461e, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
+    CALL(launch(m, ALONE, k_product_f8c3b669, "l3.d.0", 224, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
-    CALL(launch(m, FIRST, k_product_e6ee9a85, "l3.c1.0.sum.merged", 378, 256, stream,
+    CALL(launch(m, FIRST, k_product_90c7b08f, "l3.c1.0.sum.merged", 378, 256, stream,
         v_l3_c1_0_sum_weights, v_l3_d_0, v_l3_c1_0_sum_merged, (float4 *)v_workspace,
         v_arrived + 267));
     CALL(launch(m, MIDDLE, k_siblings_5004f13c, "l3.c1.0.sum", 524, 128, stream,
@@ -5939,14 +6211,14 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
     CALL(launch(m, MIDDLE, k_row_d32a0c06, "l3.f.4.sum.terms", 261, 64, stream,
         v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_2, v_l3_b4, v_l3_b2, v_l3_u_3, v_l3_u_1,
         v_l3_f_4_sum_terms));
-    CALL(launch(m, MIDDLE, k_product_763dde0f, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
-        v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
+    CALL(launch(m, MIDDLE, k_product_56dd77ea, "l3", 224, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+        v_l3_d_0, v_l3_b5, v_l4_m_joined + 25088));
     CALL(launch(m, MIDDLE, k_product_e92525e9, "g3.l1.sum.merged", 497, 256, stream,
         v_g3_l1_sum_weights, v_l4_m_joined + 25088, v_g3_l1_sum_merged));
     CALL(launch(m, MIDDLE, k_siblings_f4d277f2, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
         v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1, v_l4_l1_joined,
         v_l4_l1_joined + 25088));
-    CALL(launch(m, MIDDLE, k_product_17b9594d, "g3.s", 56, 256, stream, v_g3_l2_k, v_g3_l1,
+    CALL(launch(m, MIDDLE, k_product_577a5b08, "g3.s", 56, 256, stream, v_g3_l2_k, v_g3_l1,
         v_g3_r2_k, v_g3_r1, v_g3_s_const, v_g3_s, (float4 *)v_workspace, v_arrived + 456));
     CALL(launch(m, LAST, k_reduce_9e4fcb35, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
@@ -5954,9 +6226,9 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
         v_l4_l2_c_sum_weights, v_l4_l1_joined, v_l4_l2_c_sum_merged));
     CALL(launch(m, LAST, k_row_7f5b7130, "l4.m", 392, 64, stream, v_l4_l2_c_sum_merged, v_l4_l2_c_b,
         v_l4_r2_c_b, v_l4_m_joined));
-    CALL(launch(m, ALONE, k_product_c36c0824, "l4.d.0", 256, 256, stream, v_l4_f_sum_weights,
+    CALL(launch(m, ALONE, k_product_04a9ae2c, "l4.d.0", 256, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 463));
-    CALL(launch(m, FIRST, k_product_44f149f6, "l4.c1.0.sum.merged", 224, 256, stream,
+    CALL(launch(m, FIRST, k_product_e85f3d9e, "l4.c1.0.sum.merged", 224, 256, stream,
         v_l4_c1_0_sum_weights, v_l4_d_0, v_l4_c1_0_sum_merged, (float4 *)v_workspace,
         v_arrived + 591));
     CALL(launch(m, MIDDLE, k_siblings_c94b450e, "l4.c1.0.sum", 392, 64, stream,
@@ -6011,9 +6283,9 @@ static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *ou
 
 static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, LAST, k_product_9aa74236, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
+    CALL(launch(m, LAST, k_product_e8822a18, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
-    CALL(launch(m, FIRST, k_product_e9cc6eb0, "g4.l1.sum.merged", 240, 256, stream,
+    CALL(launch(m, FIRST, k_product_8cc7c3c2, "g4.l1.sum.merged", 240, 256, stream,
         v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged, (float4 *)v_workspace, v_arrived + 619));
     CALL(launch(m, MIDDLE, k_siblings_8c629187, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
@@ -6041,16 +6313,16 @@ static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaSt
         v_f2_b_sum_part));
     CALL(launch(m, MIDDLE, k_reduce_45576e6e, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2,
         v_f2_b_b, v_f2));
-    CALL(launch(m, MIDDLE, k_product_01a42348, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2,
-        v_g1_s, v_g1_b_b, v_s1));
-    CALL(launch(m, MIDDLE, k_product_2b8a8b18, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1,
+    CALL(launch(m, MIDDLE, k_product_97826c3f, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_b_b,
+        v_g1_s, v_f2, v_s1));
+    CALL(launch(m, MIDDLE, k_product_13b06b9a, "f1.a", 98, 256, stream, v_f1_a_c_k, v_s1,
         v_f1_a_c_b, v_f1_a));
-    CALL(launch(m, MIDDLE, k_product_798c9d14, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_s1,
-        v_f1_b_b, v_f1));
-    CALL(launch(m, MIDDLE, k_product_2b8a8b18, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1,
+    CALL(launch(m, MIDDLE, k_product_eff67cd8, "f1", 98, 256, stream, v_f1_b_k, v_f1_a, v_f1_b_b,
+        v_s1, v_f1));
+    CALL(launch(m, MIDDLE, k_product_13b06b9a, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1,
         v_f0_a_c_b, v_f0_a));
-    CALL(launch(m, MIDDLE, k_product_798c9d14, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f1,
-        v_f0_b_b, v_f0));
+    CALL(launch(m, MIDDLE, k_product_eff67cd8, "f0", 98, 256, stream, v_f0_b_k, v_f0_a, v_f0_b_b,
+        v_f1, v_f0));
     CALL(launch(m, LAST, k_map_b44c9649, "u0", 1029, 256, stream, v_f0, v_u0));
     CALL(launch(m, FIRST, k_product_014ec47f, "e0.a.c.sum.part", 262, 256, stream,
         v_e0_a_c_sum_part_filter, v_u0, v_e0_a_c_sum_part));

@@ -13,8 +13,8 @@
 // by        sums of one term 1, one-point rule by phases 4
 //     1.7 us est. r1                       k_reduce_0f9a92ee
 //     3.1 us est. r2.split                 k_reduce_57e3d2bf
-//     3.9 us est. r3.split                 k_product_70a48708, in 8 parts
-//     3.8 us est. r4.split                 k_product_0f6f2c18, in 8 parts
+//     3.9 us est. r3.split                 k_product_a05dd41b, in 8 parts
+//     3.8 us est. r4.split                 k_product_1b9c2e4d, in 8 parts
 //     2.1 us est. y.split                  k_reduce_742f47a5
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -746,7 +746,7 @@ static __global__ void __launch_bounds__(256) k_reduce_57e3d2bf(const float *p0,
 //     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:4, i4 in 0:4, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
 // p0: r2, p1: c3.phases.lines
-static __global__ void CLUSTER(8) k_product_70a48708(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_a05dd41b(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -774,9 +774,9 @@ static __global__ void CLUSTER(8) k_product_70a48708(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 2>(from, min(from + 128u, 1024u), a, moving<512, 8192>(b),
         next_early, dot);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -804,7 +804,7 @@ static __global__ void CLUSTER(8) k_product_70a48708(const float *p0, const floa
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void CLUSTER(8) k_product_0f6f2c18(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_1b9c2e4d(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -832,9 +832,9 @@ static __global__ void CLUSTER(8) k_product_0f6f2c18(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 64u;
     tile.multiply<true, false, 2>(from, min(from + 64u, 512u), a, moving<256, 8192>(b), next_early,
         dot);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1133,10 +1133,10 @@ static int steps(infogan *m, const void *const *in, void *const *out, cudaStream
     // r2.split stored as [i3,i0,i4,i1,i2]
     CALL(launch(m, MIDDLE, k_reduce_57e3d2bf, "r2.split", 64, 256, stream, v_c2_taps, v_r1, v_r2));
     // r3.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_product_70a48708, "r3.split", 64, 256, stream, v_r2, v_c3_phases_lines,
+    CALL(launch(m, MIDDLE, k_product_a05dd41b, "r3.split", 64, 256, stream, v_r2, v_c3_phases_lines,
         v_r3, (float4 *)v_workspace, v_arrived + 0));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, MIDDLE, k_product_0f6f2c18, "r4.split", 128, 256, stream, v_r3,
+    CALL(launch(m, MIDDLE, k_product_1b9c2e4d, "r4.split", 128, 256, stream, v_r3,
         v_c4_phases_lines, v_r4, (float4 *)v_workspace, v_arrived + 8));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, LAST, k_reduce_742f47a5, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));

@@ -13,8 +13,8 @@
 // by        merging 1, online softmax 1
 //    41.0 us est. v.merged                 k_product_d99bbb13
 //    12.3 us est. o                        k_attention_f9c421cc
-//    16.6 us est. f                        k_product_a5c8eda1
-//    16.6 us est. y                        k_product_893bb5e9
+//    16.6 us est. f                        k_product_5f4968d6
+//    16.6 us est. y                        k_product_cb4de66c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -690,7 +690,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const floa
 // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
 // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
 // p0: t, p1: w1, p2: b1
-static __global__ void __launch_bounds__(256, 2) k_product_a5c8eda1(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5f4968d6(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -708,23 +708,36 @@ static __global__ void __launch_bounds__(256, 2) k_product_a5c8eda1(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i2 = (int)(n0 + tile.column(j));
+        f.v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(relu(acc[i][j] + v0.x),
-            relu(acc[i][j + 1] + v0.y), relu(acc[i][j + 2] + v0.z), relu(acc[i][j + 3] + v0.w));
+        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(relu(acc[i][j] + f.v0.x),
+            relu(acc[i][j + 1] + f.v0.y), relu(acc[i][j + 2] + f.v0.z),
+            relu(acc[i][j + 3] + f.v0.w));
     }
 }
 
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
-static __global__ void __launch_bounds__(256, 2) k_product_893bb5e9(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cb4de66c(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -742,18 +755,33 @@ static __global__ void __launch_bounds__(256, 2) k_product_893bb5e9(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+        float4 v1;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        f.v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 512 + i2]);
+        f.v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 512 + i2]);
-        const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(v0.x + relu(acc[i][j] + v1.x),
-            v0.y + relu(acc[i][j + 1] + v1.y), v0.z + relu(acc[i][j + 2] + v1.z),
-            v0.w + relu(acc[i][j + 3] + v1.w));
+        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(f.v0.x + relu(acc[i][j]
+            + f.v1.x), f.v0.y + relu(acc[i][j + 1] + f.v1.y), f.v0.z + relu(acc[i][j + 2] + f.v1.z),
+            f.v0.w + relu(acc[i][j + 3] + f.v1.w));
     }
 }
 
@@ -955,8 +983,8 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
         v_v_merged));
     // o stored as [i0,i2,i1,i3]
     CALL(launch(m, ALONE, k_attention_f9c421cc, "o", 128, 128, stream, v_v_merged, v_t));
-    CALL(launch(m, ALONE, k_product_a5c8eda1, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
-    CALL(launch(m, ALONE, k_product_893bb5e9, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
+    CALL(launch(m, ALONE, k_product_5f4968d6, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
+    CALL(launch(m, ALONE, k_product_cb4de66c, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
 

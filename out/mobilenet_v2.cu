@@ -10,58 +10,58 @@
 // memory    arena 5880 kB (workspace 640 kB of it), constants 13 MB, peak in create 28 MB
 // plan      54 steps, 148.9 us estimated; nothing derived is cheaper
 // libraries none
-//     3.0 us est. stem                     k_product_56071798
+//     3.0 us est. stem                     k_product_d12d43d0
 //     1.9 us est. b1.d                     k_reduce_c607a992
-//     2.9 us est. b1                       k_product_075b6602
+//     2.9 us est. b1                       k_product_d3306694
 //     3.0 us est. b2.h.e                   k_product_112e4659
 //     2.4 us est. b2.h.d                   k_reduce_59778be1
-//     3.0 us est. b2.h                     k_product_04ca27e7
-//     3.0 us est. b2.b.0.e                 k_product_d22f65c2
+//     3.0 us est. b2.h                     k_product_ac5f3c24
+//     3.0 us est. b2.b.0.e                 k_product_0913ebff
 //     1.9 us est. b2.b.0.d                 k_reduce_31b8706f
-//     3.7 us est. b2.h.0                   k_product_a4cc89d6
-//     3.0 us est. b3.h.e                   k_product_d22f65c2
+//     3.7 us est. b2.h.0                   k_product_86f53d62
+//     3.0 us est. b3.h.e                   k_product_0913ebff
 //     1.7 us est. b3.h.d                   k_reduce_e6db6df4
-//     3.6 us est. b3.h                     k_product_9cc7cb85, in 2 parts
-//     2.5 us est. b3.b.0.e                 k_product_c00bfe1b
+//     3.6 us est. b3.h                     k_product_30a1e682, in 2 parts
+//     2.5 us est. b3.b.0.e                 k_product_cb19717c
 //     1.5 us est. b3.b.0.d                 k_reduce_c1b6c6cb
-//     3.6 us est. b3.h.0                   k_product_fb3f8e75, in 2 parts
-//     2.5 us est. b3.b.1.e                 k_product_c00bfe1b
+//     3.6 us est. b3.h.0                   k_product_0be565be, in 2 parts
+//     2.5 us est. b3.b.1.e                 k_product_cb19717c
 //     1.5 us est. b3.b.1.d                 k_reduce_c1b6c6cb
-//     3.6 us est. b3.h.1                   k_product_fb3f8e75, in 2 parts
-//     2.5 us est. b4.h.e                   k_product_c00bfe1b
+//     3.6 us est. b3.h.1                   k_product_0be565be, in 2 parts
+//     2.5 us est. b4.h.e                   k_product_cb19717c
 //     1.4 us est. b4.h.d                   k_reduce_0994697e
 //     3.0 us est. b4.h                     k_reduce_47f8b853
-//     2.5 us est. b4.b.0.e                 k_product_96045dc9
+//     2.5 us est. b4.b.0.e                 k_product_08490b29
 //     1.4 us est. b4.b.0.d                 k_reduce_f2227e32
-//     3.6 us est. b4.h.0                   k_product_0c49d91e, in 4 parts
-//     2.5 us est. b4.b.1.e                 k_product_96045dc9
+//     3.6 us est. b4.h.0                   k_product_52009a08, in 4 parts
+//     2.5 us est. b4.b.1.e                 k_product_08490b29
 //     1.4 us est. b4.b.1.d                 k_reduce_f2227e32
-//     3.6 us est. b4.h.1                   k_product_0c49d91e, in 4 parts
-//     2.5 us est. b4.b.2.e                 k_product_96045dc9
+//     3.6 us est. b4.h.1                   k_product_52009a08, in 4 parts
+//     2.5 us est. b4.b.2.e                 k_product_08490b29
 //     1.4 us est. b4.b.2.d                 k_reduce_f2227e32
-//     3.6 us est. b4.h.2                   k_product_0c49d91e, in 4 parts
-//     2.5 us est. b5.h.e                   k_product_96045dc9
+//     3.6 us est. b4.h.2                   k_product_52009a08, in 4 parts
+//     2.5 us est. b5.h.e                   k_product_08490b29
 //     1.4 us est. b5.h.d                   k_reduce_f2227e32
-//     3.6 us est. b5.h                     k_product_2fdc3f08, in 4 parts
-//     3.0 us est. b5.b.0.e                 k_product_d6de57cb
+//     3.6 us est. b5.h                     k_product_1fc64fa3, in 4 parts
+//     3.0 us est. b5.b.0.e                 k_product_2ed3bda1
 //     1.5 us est. b5.b.0.d                 k_reduce_97d5520d
-//     4.3 us est. b5.h.0                   k_product_13b51276, in 4 parts
-//     3.0 us est. b5.b.1.e                 k_product_d6de57cb
+//     4.3 us est. b5.h.0                   k_product_649aeafe, in 4 parts
+//     3.0 us est. b5.b.1.e                 k_product_2ed3bda1
 //     1.5 us est. b5.b.1.d                 k_reduce_97d5520d
-//     4.3 us est. b5.h.1                   k_product_13b51276, in 4 parts
-//     3.0 us est. b6.h.e                   k_product_d6de57cb
+//     4.3 us est. b5.h.1                   k_product_649aeafe, in 4 parts
+//     3.0 us est. b6.h.e                   k_product_2ed3bda1
 //     1.4 us est. b6.h.d                   k_reduce_5c115efb
-//     4.4 us est. b6.h                     k_product_23093b1e, in 4 parts
-//     3.6 us est. b6.b.0.e                 k_product_63f1fea2, in 2 parts
+//     4.4 us est. b6.h                     k_product_0e78f1f8, in 4 parts
+//     3.6 us est. b6.b.0.e                 k_product_159189d5, in 2 parts
 //     1.4 us est. b6.b.0.d                 k_reduce_429ae368
-//     4.0 us est. b6.h.0                   k_product_9b999737, in 8 parts
-//     3.6 us est. b6.b.1.e                 k_product_63f1fea2, in 2 parts
+//     4.0 us est. b6.h.0                   k_product_c7834ab5, in 8 parts
+//     3.6 us est. b6.b.1.e                 k_product_159189d5, in 2 parts
 //     1.4 us est. b6.b.1.d                 k_reduce_429ae368
-//     4.0 us est. b6.h.1                   k_product_9b999737, in 8 parts
-//     3.6 us est. b7.e                     k_product_63f1fea2, in 2 parts
+//     4.0 us est. b6.h.1                   k_product_c7834ab5, in 8 parts
+//     3.6 us est. b7.e                     k_product_159189d5, in 2 parts
 //     1.4 us est. b7.d                     k_reduce_429ae368
-//     5.1 us est. b7                       k_product_dc32ddc2, in 8 parts
-//     5.4 us est. head                     k_product_7a844850
+//     5.1 us est. b7                       k_product_af1f4a2f, in 8 parts
+//     5.4 us est. head                     k_product_b5924b0b
 //     1.6 us est. f                        k_reduce_42cb2011
 //     2.5 us est. y                        k_reduce_3e2dfe26
 
@@ -1152,7 +1152,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_56071798(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d12d43d0(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1183,17 +1183,30 @@ static __global__ void __launch_bounds__(256, 1) k_product_56071798(const float 
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        f.v0 = p2[i1];
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
-            0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 2] + v0,
-            0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f), 6.f));
+        *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + f.v0,
+            0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + f.v0, 0.f), 6.f),
+            fminf(fmaxf(acc[i][j + 2] + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + f.v0, 0.f),
+            6.f));
     }
 }
 
@@ -1247,7 +1260,7 @@ static __global__ void __launch_bounds__(256) k_reduce_c607a992(const float *p0,
 // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
 // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
 // p0: b1.c.scaled, p1: b1.d, p2: b1.t
-static __global__ void __launch_bounds__(256, 2) k_product_075b6602(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d3306694(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1265,17 +1278,31 @@ static __global__ void __launch_bounds__(256, 2) k_product_075b6602(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<50176, 1605632>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        if (i1 < 16) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 16) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(acc[i][j] + v0,
-                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(acc[i][j] + f.v0,
+                acc[i][j + 1] + f.v0, acc[i][j + 2] + f.v0, acc[i][j + 3] + f.v0);
         }
     }
 }
@@ -1367,7 +1394,7 @@ static __global__ void __launch_bounds__(256) k_reduce_59778be1(const float *p0,
 // b2.h.c[0,i1,i2,i3] = sum(r0) b2.h.d[0,r0,i2,i3] * b2.h.c.scaled[i1,r0]
 // b2.h[0,i1,i2,i3] = b2.h.c[0,i1,i2,i3] + b2.h.t[i1]
 // p0: b2.h.c.scaled, p1: b2.h.d, p2: b2.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_04ca27e7(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_ac5f3c24(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1385,17 +1412,31 @@ static __global__ void __launch_bounds__(256, 2) k_product_04ca27e7(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<12544, 401408>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        if (i1 < 24) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 24) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + v0,
-                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + f.v0,
+                acc[i][j + 1] + f.v0, acc[i][j + 2] + f.v0, acc[i][j + 3] + f.v0);
         }
     }
 }
@@ -1403,7 +1444,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_04ca27e7(const float 
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_d22f65c2(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_0913ebff(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1420,19 +1461,33 @@ static __global__ void __launch_bounds__(256, 2) k_product_d22f65c2(const float 
     };
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[2];
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        if (i1 < 144) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 144) {
-            const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(fminf(fmaxf(acc[i][j]
-                + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
-                fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
-                6.f));
+                + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + f.v0, 0.f), 6.f),
+                fminf(fmaxf(acc[i][j + 2] + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + f.v0,
+                0.f), 6.f));
         }
     }
 }
@@ -1486,8 +1541,8 @@ static __global__ void __launch_bounds__(256) k_reduce_31b8706f(const float *p0,
 
 // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
 // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
-// p0: b2.b.0.c.scaled, p1: b2.b.0.d, p2: b2.h, p3: b2.b.0.t
-static __global__ void __launch_bounds__(256, 2) k_product_a4cc89d6(const float *p0,
+// p0: b2.b.0.c.scaled, p1: b2.b.0.d, p2: b2.b.0.t, p3: b2.h
+static __global__ void __launch_bounds__(256, 2) k_product_86f53d62(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1504,18 +1559,36 @@ static __global__ void __launch_bounds__(256, 2) k_product_a4cc89d6(const float 
     };
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 144u, spaced<18432>(a), spaced<401408>(b), next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 24) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 3136 + i3]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 24) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + v0.x + v1,
-                acc[i][j + 1] + v0.y + v1, acc[i][j + 2] + v0.z + v1, acc[i][j + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(acc[i][j] + f.v1.x + f.v0,
+                acc[i][j + 1] + f.v1.y + f.v0, acc[i][j + 2] + f.v1.z + f.v0,
+                acc[i][j + 3] + f.v1.w + f.v0);
         }
     }
 }
@@ -1569,7 +1642,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e6db6df4(const float *p0,
 // b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
 // b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
 // p0: b3.h.c.scaled, p1: b3.h.d, p2: b3.h.t
-static __global__ void CLUSTER(2) k_product_9cc7cb85(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_30a1e682(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1588,9 +1661,28 @@ static __global__ void CLUSTER(2) k_product_9cc7cb85(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 144u), spaced<18432>(a), spaced<100352>(b),
         next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1602,12 +1694,12 @@ static __global__ void CLUSTER(2) k_product_9cc7cb85(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + v0,
-                sum[s + 1] + v0, sum[s + 2] + v0, sum[s + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + f.v0,
+                sum[s + 1] + f.v0, sum[s + 2] + f.v0, sum[s + 3] + f.v0);
         }
     }
     shares.end();
@@ -1616,7 +1708,7 @@ static __global__ void CLUSTER(2) k_product_9cc7cb85(const float *p0, const floa
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_c00bfe1b(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cb19717c(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1634,19 +1726,35 @@ static __global__ void __launch_bounds__(256, 2) k_product_c00bfe1b(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<3136, 50176>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[2];
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
-                0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
-                fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
-                6.f));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(fminf(fmaxf(acc[i][j]
+                + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + f.v0, 0.f), 6.f),
+                fminf(fmaxf(acc[i][j + 2] + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + f.v0,
+                0.f), 6.f));
         }
     }
 }
@@ -1700,8 +1808,8 @@ static __global__ void __launch_bounds__(128) k_reduce_c1b6c6cb(const float *p0,
 
 // b3.b.0.c[0,i1,i2,i3] = sum(r0) b3.b.0.d[0,r0,i2,i3] * b3.b.0.c.scaled[i1,r0]
 // b3.h.0[0,i1,i2,i3] = b3.b.0.c[0,i1,i2,i3] + b3.h[0,i1,i2,i3] + b3.b.0.t[i1]
-// p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.h, p3: b3.b.0.t
-static __global__ void CLUSTER(2) k_product_fb3f8e75(const float *p0, const float *p1,
+// p0: b3.b.0.c.scaled, p1: b3.b.0.d, p2: b3.b.0.t, p3: b3.h
+static __global__ void CLUSTER(2) k_product_0be565be(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1721,9 +1829,30 @@ static __global__ void CLUSTER(2) k_product_fb3f8e75(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 192u), moving<4, 24576>(a), moving<3136,
         100352>(b), next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 784 + i3]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1735,13 +1864,12 @@ static __global__ void CLUSTER(2) k_product_fb3f8e75(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + v0.x + v1,
-                sum[s + 1] + v0.y + v1, sum[s + 2] + v0.z + v1, sum[s + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(sum[s] + f.v1.x + f.v0,
+                sum[s + 1] + f.v1.y + f.v0, sum[s + 2] + f.v1.z + f.v0, sum[s + 3] + f.v1.w + f.v0);
         }
     }
     shares.end();
@@ -1822,7 +1950,7 @@ static __global__ void __launch_bounds__(256) k_reduce_47f8b853(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_96045dc9(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_08490b29(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1840,19 +1968,35 @@ static __global__ void __launch_bounds__(256, 2) k_product_96045dc9(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<784, 12544>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
-                0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
-                fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
-                6.f));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(fminf(fmaxf(acc[i][j]
+                + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + f.v0, 0.f), 6.f),
+                fminf(fmaxf(acc[i][j + 2] + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + f.v0,
+                0.f), 6.f));
         }
     }
 }
@@ -1901,8 +2045,8 @@ static __global__ void __launch_bounds__(128) k_reduce_f2227e32(const float *p0,
 
 // b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
 // b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
-// p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.h, p3: b4.b.0.t
-static __global__ void CLUSTER(4) k_product_0c49d91e(const float *p0, const float *p1,
+// p0: b4.b.0.c.scaled, p1: b4.b.0.d, p2: b4.b.0.t, p3: b4.h
+static __global__ void CLUSTER(4) k_product_52009a08(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1922,9 +2066,30 @@ static __global__ void CLUSTER(4) k_product_0c49d91e(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 384u), moving<4, 49152>(a), moving<784,
         25088>(b), next_early, dot);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1936,13 +2101,12 @@ static __global__ void CLUSTER(4) k_product_0c49d91e(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0.x + v1,
-                sum[s + 1] + v0.y + v1, sum[s + 2] + v0.z + v1, sum[s + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + f.v1.x + f.v0,
+                sum[s + 1] + f.v1.y + f.v0, sum[s + 2] + f.v1.z + f.v0, sum[s + 3] + f.v1.w + f.v0);
         }
     }
     shares.end();
@@ -1951,7 +2115,7 @@ static __global__ void CLUSTER(4) k_product_0c49d91e(const float *p0, const floa
 // b5.h.c[0,i1,i2,i3] = sum(r0) b5.h.d[0,r0,i2,i3] * b5.h.c.scaled[i1,r0]
 // b5.h[0,i1,i2,i3] = b5.h.c[0,i1,i2,i3] + b5.h.t[i1]
 // p0: b5.h.c.scaled, p1: b5.h.d, p2: b5.h.t
-static __global__ void CLUSTER(4) k_product_2fdc3f08(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_1fc64fa3(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1970,9 +2134,28 @@ static __global__ void CLUSTER(4) k_product_2fdc3f08(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 384u), moving<4, 49152>(a), moving<784,
         25088>(b), next_early, dot);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1984,12 +2167,12 @@ static __global__ void CLUSTER(4) k_product_2fdc3f08(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0,
-                sum[s + 1] + v0, sum[s + 2] + v0, sum[s + 3] + v0);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + f.v0,
+                sum[s + 1] + f.v0, sum[s + 2] + f.v0, sum[s + 3] + f.v0);
         }
     }
     shares.end();
@@ -1998,7 +2181,7 @@ static __global__ void CLUSTER(4) k_product_2fdc3f08(const float *p0, const floa
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_d6de57cb(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_2ed3bda1(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2016,19 +2199,35 @@ static __global__ void __launch_bounds__(256, 2) k_product_d6de57cb(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<784, 25088>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
-                0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
-                fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
-                6.f));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(fminf(fmaxf(acc[i][j]
+                + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + f.v0, 0.f), 6.f),
+                fminf(fmaxf(acc[i][j + 2] + f.v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + f.v0,
+                0.f), 6.f));
         }
     }
 }
@@ -2077,8 +2276,8 @@ static __global__ void __launch_bounds__(128) k_reduce_97d5520d(const float *p0,
 
 // b5.b.0.c[0,i1,i2,i3] = sum(r0) b5.b.0.d[0,r0,i2,i3] * b5.b.0.c.scaled[i1,r0]
 // b5.h.0[0,i1,i2,i3] = b5.b.0.c[0,i1,i2,i3] + b5.h[0,i1,i2,i3] + b5.b.0.t[i1]
-// p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.h, p3: b5.b.0.t
-static __global__ void CLUSTER(4) k_product_13b51276(const float *p0, const float *p1,
+// p0: b5.b.0.c.scaled, p1: b5.b.0.d, p2: b5.b.0.t, p3: b5.h
+static __global__ void CLUSTER(4) k_product_649aeafe(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -2098,9 +2297,30 @@ static __global__ void CLUSTER(4) k_product_13b51276(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 160u;
     tile.multiply<true, false, 1>(from, min(from + 160u, 576u), moving<4, 73728>(a), moving<784,
         25088>(b), next_early, dot);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2112,13 +2332,12 @@ static __global__ void CLUSTER(4) k_product_13b51276(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + v0.x + v1,
-                sum[s + 1] + v0.y + v1, sum[s + 2] + v0.z + v1, sum[s + 3] + v0.w + v1);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(sum[s] + f.v1.x + f.v0,
+                sum[s + 1] + f.v1.y + f.v0, sum[s + 2] + f.v1.z + f.v0, sum[s + 3] + f.v1.w + f.v0);
         }
     }
     shares.end();
@@ -2153,7 +2372,7 @@ static __global__ void __launch_bounds__(64) k_reduce_5c115efb(const float *p0,
 // b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
 // b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
 // p0: b6.h.c.scaled, p1: b6.h.d, p2: b6.h.t
-static __global__ void CLUSTER(4) k_product_23093b1e(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_0e78f1f8(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2172,9 +2391,28 @@ static __global__ void CLUSTER(4) k_product_23093b1e(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 160u;
     tile.multiply<true, false, 1>(from, min(from + 160u, 576u), moving<4, 73728>(a), moving<196,
         1568>(b), next_early, dot);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2186,10 +2424,11 @@ static __global__ void CLUSTER(4) k_product_23093b1e(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = sum[s] + p2[i1];
+            y[i1 * 49 + i3] = sum[s] + f.v0;
         }
     }
     shares.end();
@@ -2198,7 +2437,7 @@ static __global__ void CLUSTER(4) k_product_23093b1e(const float *p0, const floa
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void CLUSTER(2) k_product_63f1fea2(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_159189d5(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2217,9 +2456,28 @@ static __global__ void CLUSTER(2) k_product_63f1fea2(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 96u;
     tile.multiply<true, false, 1>(from, min(from + 96u, 160u), moving<4, 20480>(a), moving<196,
         1568>(b), next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2231,10 +2489,11 @@ static __global__ void CLUSTER(2) k_product_63f1fea2(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = fminf(fmaxf(sum[s] + p2[i1], 0.f), 6.f);
+            y[i1 * 49 + i3] = fminf(fmaxf(sum[s] + f.v0, 0.f), 6.f);
         }
     }
     shares.end();
@@ -2270,8 +2529,8 @@ static __global__ void __launch_bounds__(128) k_reduce_429ae368(const float *p0,
 
 // b6.b.0.c[0,i1,i2,i3] = sum(r0) b6.b.0.d[0,r0,i2,i3] * b6.b.0.c.scaled[i1,r0]
 // b6.h.0[0,i1,i2,i3] = b6.b.0.c[0,i1,i2,i3] + b6.h[0,i1,i2,i3] + b6.b.0.t[i1]
-// p0: b6.b.0.c.scaled, p1: b6.b.0.d, p2: b6.h, p3: b6.b.0.t
-static __global__ void CLUSTER(8) k_product_9b999737(const float *p0, const float *p1,
+// p0: b6.b.0.c.scaled, p1: b6.b.0.d, p2: b6.b.0.t, p3: b6.h
+static __global__ void CLUSTER(8) k_product_c7834ab5(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -2291,9 +2550,30 @@ static __global__ void CLUSTER(8) k_product_9b999737(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 960u), moving<4, 61440>(a), moving<196,
         784>(b), next_early, dot);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+            f.v1 = p3[i1 * 49 + i3];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2305,10 +2585,11 @@ static __global__ void CLUSTER(8) k_product_9b999737(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = sum[s] + p2[i1 * 49 + i3] + p3[i1];
+            y[i1 * 49 + i3] = sum[s] + f.v1 + f.v0;
         }
     }
     shares.end();
@@ -2317,7 +2598,7 @@ static __global__ void CLUSTER(8) k_product_9b999737(const float *p0, const floa
 // b7.c[0,i1,i2,i3] = sum(r0) b7.d[0,r0,i2,i3] * b7.c.scaled[i1,r0]
 // b7[0,i1,i2,i3] = b7.c[0,i1,i2,i3] + b7.t[i1]
 // p0: b7.c.scaled, p1: b7.d, p2: b7.t
-static __global__ void CLUSTER(8) k_product_dc32ddc2(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_af1f4a2f(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2336,9 +2617,28 @@ static __global__ void CLUSTER(8) k_product_dc32ddc2(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 960u), moving<4, 122880>(a), moving<196,
         1568>(b), next_early, dot);
+    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2350,10 +2650,11 @@ static __global__ void CLUSTER(8) k_product_dc32ddc2(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = sum[s] + p2[i1];
+            y[i1 * 49 + i3] = sum[s] + f.v0;
         }
     }
     shares.end();
@@ -2362,7 +2663,7 @@ static __global__ void CLUSTER(8) k_product_dc32ddc2(const float *p0, const floa
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
 // p0: head.n.c.scaled, p1: b7, p2: head.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_7a844850(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_b5924b0b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2380,15 +2681,32 @@ static __global__ void __launch_bounds__(256, 1) k_product_7a844850(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 320u, moving<4, 20480>(a), moving<196, 784>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = fminf(fmaxf(acc[i][j] + p2[i1], 0.f), 6.f);
+            y[i1 * 49 + i3] = fminf(fmaxf(acc[i][j] + f.v0, 0.f), 6.f);
         }
     }
 }
@@ -3712,7 +4030,7 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_56071798);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_d12d43d0);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -4062,73 +4380,73 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_56071798, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_d12d43d0, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, MIDDLE, k_reduce_c607a992, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
-    CALL(launch(m, MIDDLE, k_product_075b6602, "b1", 392, 256, stream, v_b1_c_scaled, v_b1_d,
+    CALL(launch(m, MIDDLE, k_product_d3306694, "b1", 392, 256, stream, v_b1_c_scaled, v_b1_d,
         v_b1_t, v_b1));
     CALL(launch(m, MIDDLE, k_product_112e4659, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, MIDDLE, k_reduce_59778be1, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
-    CALL(launch(m, MIDDLE, k_product_04ca27e7, "b2.h", 98, 256, stream, v_b2_h_c_scaled, v_b2_h_d,
+    CALL(launch(m, MIDDLE, k_product_ac5f3c24, "b2.h", 98, 256, stream, v_b2_h_c_scaled, v_b2_h_d,
         v_b2_h_t, v_b2_h));
-    CALL(launch(m, MIDDLE, k_product_d22f65c2, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_0913ebff, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_31b8706f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_a4cc89d6, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
-        v_b2_b_0_d, v_b2_h, v_b2_b_0_t, v_b2_h_0));
-    CALL(launch(m, MIDDLE, k_product_d22f65c2, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_86f53d62, "b2.h.0", 98, 256, stream, v_b2_b_0_c_scaled,
+        v_b2_b_0_d, v_b2_b_0_t, v_b2_h, v_b2_h_0));
+    CALL(launch(m, MIDDLE, k_product_0913ebff, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, MIDDLE, k_reduce_e6db6df4, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, MIDDLE, k_product_9cc7cb85, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
+    CALL(launch(m, MIDDLE, k_product_30a1e682, "b3.h", 50, 256, stream, v_b3_h_c_scaled, v_b3_h_d,
         v_b3_h_t, v_b3_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_cb19717c, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_fb3f8e75, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
-        v_b3_b_0_d, v_b3_h, v_b3_b_0_t, v_b3_h_0, (float4 *)v_workspace, v_arrived + 25));
-    CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_0be565be, "b3.h.0", 50, 256, stream, v_b3_b_0_c_scaled,
+        v_b3_b_0_d, v_b3_b_0_t, v_b3_h, v_b3_h_0, (float4 *)v_workspace, v_arrived + 25));
+    CALL(launch(m, MIDDLE, k_product_cb19717c, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_c1b6c6cb, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_fb3f8e75, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
-        v_b3_b_1_d, v_b3_h_0, v_b3_b_1_t, v_b3_h_1, (float4 *)v_workspace, v_arrived + 50));
-    CALL(launch(m, MIDDLE, k_product_c00bfe1b, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_0be565be, "b3.h.1", 50, 256, stream, v_b3_b_1_c_scaled,
+        v_b3_b_1_d, v_b3_b_1_t, v_b3_h_0, v_b3_h_1, (float4 *)v_workspace, v_arrived + 50));
+    CALL(launch(m, MIDDLE, k_product_cb19717c, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, MIDDLE, k_reduce_0994697e, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, MIDDLE, k_reduce_47f8b853, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_08490b29, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_0c49d91e, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
-        v_b4_b_0_d, v_b4_h, v_b4_b_0_t, v_b4_h_0, (float4 *)v_workspace, v_arrived + 75));
-    CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_52009a08, "b4.h.0", 56, 256, stream, v_b4_b_0_c_scaled,
+        v_b4_b_0_d, v_b4_b_0_t, v_b4_h, v_b4_h_0, (float4 *)v_workspace, v_arrived + 75));
+    CALL(launch(m, MIDDLE, k_product_08490b29, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_0c49d91e, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
-        v_b4_b_1_d, v_b4_h_0, v_b4_b_1_t, v_b4_h_1, (float4 *)v_workspace, v_arrived + 89));
-    CALL(launch(m, MIDDLE, k_product_96045dc9, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_52009a08, "b4.h.1", 56, 256, stream, v_b4_b_1_c_scaled,
+        v_b4_b_1_d, v_b4_b_1_t, v_b4_h_0, v_b4_h_1, (float4 *)v_workspace, v_arrived + 89));
+    CALL(launch(m, MIDDLE, k_product_08490b29, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, MIDDLE, k_product_0c49d91e, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
-        v_b4_b_2_d, v_b4_h_1, v_b4_b_2_t, v_b4_h_2, (float4 *)v_workspace, v_arrived + 103));
-    CALL(launch(m, MIDDLE, k_product_96045dc9, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_52009a08, "b4.h.2", 56, 256, stream, v_b4_b_2_c_scaled,
+        v_b4_b_2_d, v_b4_b_2_t, v_b4_h_1, v_b4_h_2, (float4 *)v_workspace, v_arrived + 103));
+    CALL(launch(m, MIDDLE, k_product_08490b29, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, MIDDLE, k_reduce_f2227e32, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
-    CALL(launch(m, MIDDLE, k_product_2fdc3f08, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
+    CALL(launch(m, MIDDLE, k_product_1fc64fa3, "b5.h", 84, 256, stream, v_b5_h_c_scaled, v_b5_h_d,
         v_b5_h_t, v_b5_h, (float4 *)v_workspace, v_arrived + 117));
-    CALL(launch(m, MIDDLE, k_product_d6de57cb, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_2ed3bda1, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
@@ -4138,39 +4456,39 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
 static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, MIDDLE, k_product_13b51276, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
-        v_b5_b_0_d, v_b5_h, v_b5_b_0_t, v_b5_h_0, (float4 *)v_workspace, v_arrived + 138));
-    CALL(launch(m, MIDDLE, k_product_d6de57cb, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_649aeafe, "b5.h.0", 84, 256, stream, v_b5_b_0_c_scaled,
+        v_b5_b_0_d, v_b5_b_0_t, v_b5_h, v_b5_h_0, (float4 *)v_workspace, v_arrived + 138));
+    CALL(launch(m, MIDDLE, k_product_2ed3bda1, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, MIDDLE, k_reduce_97d5520d, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_13b51276, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
-        v_b5_b_1_d, v_b5_h_0, v_b5_b_1_t, v_b5_h_1, (float4 *)v_workspace, v_arrived + 159));
-    CALL(launch(m, MIDDLE, k_product_d6de57cb, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_649aeafe, "b5.h.1", 84, 256, stream, v_b5_b_1_c_scaled,
+        v_b5_b_1_d, v_b5_b_1_t, v_b5_h_0, v_b5_h_1, (float4 *)v_workspace, v_arrived + 159));
+    CALL(launch(m, MIDDLE, k_product_2ed3bda1, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, MIDDLE, k_reduce_5c115efb, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, MIDDLE, k_product_23093b1e, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
+    CALL(launch(m, MIDDLE, k_product_0e78f1f8, "b6.h", 40, 256, stream, v_b6_h_c_scaled, v_b6_h_d,
         v_b6_h_t, v_b6_h, (float4 *)v_workspace, v_arrived + 180));
-    CALL(launch(m, MIDDLE, k_product_63f1fea2, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_159189d5, "b6.b.0.e", 120, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e, (float4 *)v_workspace, v_arrived + 190));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
-    CALL(launch(m, MIDDLE, k_product_9b999737, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
-        v_b6_b_0_d, v_b6_h, v_b6_b_0_t, v_b6_h_0, (float4 *)v_workspace, v_arrived + 250));
-    CALL(launch(m, MIDDLE, k_product_63f1fea2, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_c7834ab5, "b6.h.0", 80, 256, stream, v_b6_b_0_c_scaled,
+        v_b6_b_0_d, v_b6_b_0_t, v_b6_h, v_b6_h_0, (float4 *)v_workspace, v_arrived + 250));
+    CALL(launch(m, MIDDLE, k_product_159189d5, "b6.b.1.e", 120, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e, (float4 *)v_workspace, v_arrived + 260));
     CALL(launch(m, MIDDLE, k_reduce_429ae368, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
-    CALL(launch(m, MIDDLE, k_product_9b999737, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
-        v_b6_b_1_d, v_b6_h_0, v_b6_b_1_t, v_b6_h_1, (float4 *)v_workspace, v_arrived + 320));
-    CALL(launch(m, MIDDLE, k_product_63f1fea2, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_c7834ab5, "b6.h.1", 80, 256, stream, v_b6_b_1_c_scaled,
+        v_b6_b_1_d, v_b6_b_1_t, v_b6_h_0, v_b6_h_1, (float4 *)v_workspace, v_arrived + 320));
+    CALL(launch(m, MIDDLE, k_product_159189d5, "b7.e", 120, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e, (float4 *)v_workspace, v_arrived + 330));
     CALL(launch(m, LAST, k_reduce_429ae368, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
-    CALL(launch(m, ALONE, k_product_dc32ddc2, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
+    CALL(launch(m, ALONE, k_product_af1f4a2f, "b7", 160, 256, stream, v_b7_c_scaled, v_b7_d, v_b7_t,
         v_b7, (float4 *)v_workspace, v_arrived + 390));
-    CALL(launch(m, FIRST, k_product_7a844850, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
+    CALL(launch(m, FIRST, k_product_b5924b0b, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, MIDDLE, k_reduce_42cb2011, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, LAST, k_reduce_3e2dfe26, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));

@@ -11,7 +11,7 @@
 // plan      40 steps, 163.9 us estimated; 190.3 us without derivation
 // libraries none
 // by        basis change 28, summation splitting 3
-//     9.2 us est. r0                       k_product_fa72587e
+//     9.2 us est. r0                       k_product_f457f20e
 //     3.4 us est. l1.a.a.c.data            k_stitch_f08c01e9
 //     4.4 us est. l1.a.a.c.product         k_product_12ce7e9e
 //     1.8 us est. l1.a.r                   k_basis_3adc4c30
@@ -28,24 +28,24 @@
 //     2.8 us est. l2.h.b.c.data            k_stitch_6d17dc87
 //     5.4 us est. l2.h.b.c.product         k_product_6e5bf035
 //     1.5 us est. l2.h.b.c                 k_basis_865dadd1
-//     2.5 us est. l2.h                     k_product_363b9537
+//     2.5 us est. l2.h                     k_product_97412ba3
 //     1.6 us est. l2.a.c.data              k_basis_e359ac72
 //     5.4 us est. l2.a.c.product           k_product_6e5bf035
 //     2.3 us est. l2.b.c.data              k_stitch_9e044880
 //     5.4 us est. l2.b.c.product           k_product_6e5bf035
 //     1.6 us est. l2                       k_basis_ecec62af
-//     7.6 us est. l3.h.r                   k_product_c0e86b4f, in 4 parts
+//     7.6 us est. l3.h.r                   k_product_4a655e6f, in 4 parts
 //     1.5 us est. l3.h.b.c.data            k_basis_828d9e8c
 //     6.4 us est. l3.h.b.c.product         k_product_5033e588
 //     1.5 us est. l3.h.b.c                 k_basis_ae30a2a7
-//     3.2 us est. l3.h                     k_product_fc1cecfa, in 2 parts
+//     3.2 us est. l3.h                     k_product_7da4d5ab, in 2 parts
 //     1.5 us est. l3.a.c.data              k_basis_6ec9a7a2
 //     6.4 us est. l3.a.c.product           k_product_5033e588
 //     2.0 us est. l3.b.c.data              k_stitch_2e05b393
 //     6.4 us est. l3.b.c.product           k_product_5033e588
 //     1.5 us est. l3                       k_basis_fc26d277
-//     8.5 us est. l4.h.r                   k_product_bb8aa2f4, in 8 parts
-//    14.6 us est. l4.h                     k_product_b96b91dd, in 8 parts
+//     8.5 us est. l4.h.r                   k_product_85e9a724, in 8 parts
+//    14.6 us est. l4.h                     k_product_099c7bd4, in 8 parts
 //     9.9 us est. l4.a.c.parts             k_product_1c6f71a7
 //     1.9 us est. l4.r                     k_reduce_0e6597b9
 //     9.9 us est. l4.b.c.parts             k_product_1c6f71a7
@@ -879,7 +879,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_fa72587e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_f457f20e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -912,17 +912,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_fa72587e(const float 
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 12544) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 12544) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1390,8 +1406,8 @@ static __global__ void __launch_bounds__(64) k_basis_865dadd1(const float *p0,
 // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
 //     i3 in 0:28
 // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
-// p0: l1.b, p1: l2.d.c.scaled, p2: l2.h.b.c, p3: l2.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_363b9537(const float *p0,
+// p0: l1.b, p1: l2.d.c.scaled, p2: l2.h.const, p3: l2.h.b.c
+static __global__ void __launch_bounds__(256, 1) k_product_97412ba3(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1411,14 +1427,31 @@ static __global__ void __launch_bounds__(256, 1) k_product_363b9537(const float 
     auto dot = tile.none();
     tile.multiply<false, false, 2>(0u, 64u, moving<12544, 200704>(a), moving<512, 8192>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        f.v0 = p2[i1];
+        f.v1 = p3[i1 * 784 + i3];
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
         const int i3 = (int)(m0 + tile.row(i));
         const int i1 = (int)(n0 + tile.column(j));
-        y[i3 * 128 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
+        y[i3 * 128 + i1] = relu(acc[i][j] + f.v1 + f.v0);
     }
 }
 
@@ -1554,7 +1587,7 @@ static __global__ void __launch_bounds__(64) k_basis_ecec62af(const float *p0, c
 //     where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void CLUSTER(4) k_product_c0e86b4f(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_4a655e6f(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1578,9 +1611,28 @@ static __global__ void CLUSTER(4) k_product_c0e86b4f(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 288u;
     tile.multiply<false, true, 1>(from, min(from + 288u, 1152u), moving<1024, 32768>(a), b,
         next_early, dot);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1592,12 +1644,12 @@ static __global__ void CLUSTER(4) k_product_c0e86b4f(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + f.v0),
+                relu(sum[s + 1] + f.v0), relu(sum[s + 2] + f.v0), relu(sum[s + 3] + f.v0));
         }
     }
     shares.end();
@@ -1738,8 +1790,8 @@ static __global__ void __launch_bounds__(64) k_basis_ae30a2a7(const float *p0,
 // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
 //     i3 in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
-// p0: l2, p1: l3.d.c.scaled, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void CLUSTER(2) k_product_fc1cecfa(const float *p0, const float *p1,
+// p0: l2, p1: l3.d.c.scaled, p2: l3.h.const, p3: l3.h.b.c
+static __global__ void CLUSTER(2) k_product_7da4d5ab(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -1761,9 +1813,30 @@ static __global__ void CLUSTER(2) k_product_fc1cecfa(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 64u;
     tile.multiply<true, true, 2>(from, min(from + 64u, 128u), moving<4, 0>(a), moving<4, 8192>(b),
         next_early, dot);
+    const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i3 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+            f.v1 = p3[i1 * 196 + i3];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1775,10 +1848,11 @@ static __global__ void CLUSTER(2) k_product_fc1cecfa(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i3 = (int)(m0 + tile.row(i, thread));
         const int i1 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            y[i3 * 256 + i1] = relu(sum[s] + p2[i1 * 196 + i3] + p3[i1]);
+            y[i3 * 256 + i1] = relu(sum[s] + f.v1 + f.v0);
         }
     }
     shares.end();
@@ -1952,7 +2026,7 @@ static __global__ void __launch_bounds__(64) k_basis_fc26d277(const float *p0, c
 //     where i2 in 0:7, i3 in 0:7, pad l3 0
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l3, p1: l4.h.a.c.lines, p2: l4.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_bb8aa2f4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_85e9a724(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -1977,9 +2051,28 @@ static __global__ void __launch_bounds__(256, 1) k_product_bb8aa2f4(const float 
     const unsigned part = blockIdx.x % 8, from = part * 288u;
     tile.multiply<true, false, 2>(from, min(from + 288u, 2304u), a, moving<2048, 65536>(b),
         next_early, dot);
+    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i3 = (int)(m0 + tile.row(i, thread));
+        const int i1 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1991,12 +2084,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_bb8aa2f4(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i3 = (int)(m0 + tile.row(i, thread));
         const int i1 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
-            *reinterpret_cast<float4 *>(&y[i3 * 512 + i1]) = make_float4(relu(sum[s] + v0.x),
-                relu(sum[s + 1] + v0.y), relu(sum[s + 2] + v0.z), relu(sum[s + 3] + v0.w));
+            *reinterpret_cast<float4 *>(&y[i3 * 512 + i1]) = make_float4(relu(sum[s] + f.v0.x),
+                relu(sum[s + 1] + f.v0.y), relu(sum[s + 2] + f.v0.z), relu(sum[s + 3] + f.v0.w));
         }
     }
     shares.end();
@@ -2008,7 +2101,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_bb8aa2f4(const float 
 //     i3 in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.h.b.c.lines, p1: l4.h.r, p2: l4.d.c.scaled, p3: l3, p4: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_b96b91dd(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_099c7bd4(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2054,9 +2147,28 @@ static __global__ void __launch_bounds__(256, 1) k_product_b96b91dd(const float 
         tile.multiply<false, true, 0>(from, min(from + 32u, 256u), moving<2048, 65536>(a), moving<4,
             0>(b), next_early, dot);
     }
+    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p4[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2068,10 +2180,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_b96b91dd(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p4[i1]);
+            y[i1 * 49 + i3] = relu(sum[s] + f.v0);
         }
     }
     shares.end();
@@ -2990,7 +3103,7 @@ static int check_device(resnet18 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_fa72587e);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_f457f20e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3176,7 +3289,7 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_fa72587e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_f457f20e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_stitch_f08c01e9, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
@@ -3211,8 +3324,8 @@ static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStrea
     CALL(launch(m, MIDDLE, k_basis_865dadd1, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_363b9537, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
-        v_l2_h_b_c, v_l2_h_const, v_l2_h));
+    CALL(launch(m, MIDDLE, k_product_97412ba3, "l2.h", 98, 256, stream, v_l1_b, v_l2_d_c_scaled,
+        v_l2_h_const, v_l2_h_b_c, v_l2_h));
     CALL(launch(m, LAST, k_basis_e359ac72, "l2.a.c.data", 98, 64, stream, v_l2_h, v_l2_a_c_data));
     CALL(launch(m, FIRST, k_product_6e5bf035, "l2.a.c.product", 288, 256, stream, v_l2_a_c_filter,
         v_l2_a_c_data, v_l2_a_c_product));
@@ -3223,7 +3336,7 @@ static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStrea
     // l2 stored as [i0,i2,i3,i1]
     CALL(launch(m, LAST, k_basis_ecec62af, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h, v_l2_b_t,
         v_l2));
-    CALL(launch(m, FIRST, k_product_c0e86b4f, "l3.h.r", 224, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, FIRST, k_product_4a655e6f, "l3.h.r", 224, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.b.c.data", 196, 64, stream, v_l3_h_r,
         v_l3_h_b_c_data));
@@ -3232,8 +3345,8 @@ static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStrea
     CALL(launch(m, MIDDLE, k_basis_ae30a2a7, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, MIDDLE, k_product_fc1cecfa, "l3.h", 104, 256, stream, v_l2, v_l3_d_c_scaled,
-        v_l3_h_b_c, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 56));
+    CALL(launch(m, MIDDLE, k_product_7da4d5ab, "l3.h", 104, 256, stream, v_l2, v_l3_d_c_scaled,
+        v_l3_h_const, v_l3_h_b_c, v_l3_h, (float4 *)v_workspace, v_arrived + 56));
     CALL(launch(m, LAST, k_basis_6ec9a7a2, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
     CALL(launch(m, FIRST, k_product_5033e588, "l3.a.c.product", 256, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
@@ -3245,9 +3358,9 @@ static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStrea
     CALL(launch(m, LAST, k_basis_fc26d277, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
     // l4.h.r stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_bb8aa2f4, "l4.h.r", 256, 256, stream, v_l3, v_l4_h_a_c_lines,
+    CALL(launch(m, ALONE, k_product_85e9a724, "l4.h.r", 256, 256, stream, v_l3, v_l4_h_a_c_lines,
         v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 108));
-    CALL(launch(m, ALONE, k_product_b96b91dd, "l4.h", 256, 256, stream, v_l4_h_b_c_lines, v_l4_h_r,
+    CALL(launch(m, ALONE, k_product_099c7bd4, "l4.h", 256, 256, stream, v_l4_h_b_c_lines, v_l4_h_r,
         v_l4_d_c_scaled, v_l3, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 140));
     CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.a.c.parts", 256, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));

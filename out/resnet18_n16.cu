@@ -21,7 +21,7 @@
 //    17.4 us est. l1.b.b.c.data            k_stitch_fbe2129a
 //    26.3 us est. l1.b.b.c.product         k_product_5ff3f2d6
 //    14.9 us est. l1.b                     k_basis_7789205c
-//    47.7 us est. l2.h.r                   k_product_6eb6cb3f
+//    47.7 us est. l2.h.r                   k_product_ec8fd405
 //     5.6 us est. l2.h.b.c.data            k_basis_e2588060
 //    25.2 us est. l2.h.b.c.product         k_product_e230c8df
 //     5.1 us est. l2.h.b.c                 k_basis_7aa9a3b6
@@ -32,11 +32,11 @@
 //     5.6 us est. l2.b.c.data              k_basis_e2588060
 //    25.2 us est. l2.b.c.product           k_product_e230c8df
 //     6.2 us est. l2                       k_basis_37e62764
-//    50.7 us est. l3.h.r                   k_product_14c8233a
+//    50.7 us est. l3.h.r                   k_product_14aeb75f
 //     4.1 us est. l3.h.b.c.data            k_basis_44891dcb
 //    37.5 us est. l3.h.b.c.product         k_product_478580ca
 //     3.6 us est. l3.h.b.c                 k_basis_adac3d23
-//     7.4 us est. l3.h                     k_product_e6ef58be
+//     7.4 us est. l3.h                     k_product_3f2918f8
 //     4.1 us est. l3.a.c.data              k_basis_44891dcb
 //    37.5 us est. l3.a.c.product           k_product_478580ca
 //     3.6 us est. l3.r                     k_basis_056a70c6
@@ -46,17 +46,17 @@
 //    49.7 us est. l4.h.a.c.part            k_product_166eff6e
 //     4.0 us est. l4.h.r                   k_reduce_95934afe
 //     2.7 us est. l4.h.b.c.data            k_basis_c82ae8a3
-//    40.0 us est. l4.h.b.c.product         k_product_e1d1859b, in 2 parts
+//    40.0 us est. l4.h.b.c.product         k_product_49c89e5e, in 2 parts
 //     2.4 us est. l4.h.b.c                 k_basis_e1ba8ca3
-//     9.4 us est. l4.h                     k_product_5824a980
+//     9.4 us est. l4.h                     k_product_d7d411de
 //     2.7 us est. l4.a.c.data              k_basis_c82ae8a3
-//    40.0 us est. l4.a.c.product           k_product_e1d1859b, in 2 parts
+//    40.0 us est. l4.a.c.product           k_product_49c89e5e, in 2 parts
 //     2.4 us est. l4.r                     k_basis_d9102e59
 //     2.7 us est. l4.b.c.data              k_basis_c82ae8a3
-//    40.0 us est. l4.b.c.product           k_product_e1d1859b, in 2 parts
+//    40.0 us est. l4.b.c.product           k_product_49c89e5e, in 2 parts
 //     2.7 us est. l4                       k_basis_87dfa24d
 //     1.9 us est. f                        k_reduce_7739307d
-//     3.8 us est. y                        k_product_a1ba551c, in 8 parts
+//     3.8 us est. y                        k_product_ac78b55a, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1268,7 +1268,7 @@ static __global__ void __launch_bounds__(256) k_basis_7789205c(const float *p0, 
 //     l2.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:28, i3 in 0:28, pad l1.b 0
 // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
 // p0: l2.h.a.c.lines, p1: l1.b, p2: l2.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_6eb6cb3f(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ec8fd405(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1291,20 +1291,36 @@ static __global__ void __launch_bounds__(256, 1) k_product_6eb6cb3f(const float 
     };
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 576u, moving<512, 8192>(a), b, next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        if (n < 12544u) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
         const int i3 = (int)(n % 784u);
         const int i0 = (int)(n / 784u);
         if (n < 12544u) {
-            const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784
-                + i3]) = make_float4(relu(acc[i][j] + v0), relu(acc[i][j + 1] + v0),
-                relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+                + i3]) = make_float4(relu(acc[i][j] + f.v0), relu(acc[i][j + 1] + f.v0),
+                relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1553,7 +1569,7 @@ static __global__ void __launch_bounds__(256) k_basis_37e62764(const float *p0, 
 //     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_14c8233a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_14aeb75f(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1576,20 +1592,36 @@ static __global__ void __launch_bounds__(256, 1) k_product_14c8233a(const float 
     };
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 16384>(a), b, next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        if (n < 3136u) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
         const int i3 = (int)(n % 196u);
         const int i0 = (int)(n / 196u);
         if (n < 3136u) {
-            const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(&y[i0 * 50176 + i1 * 196 + i3]) = make_float4(relu(acc[i][j]
-                + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0),
-                relu(acc[i][j + 3] + v0));
+                + f.v0), relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0),
+                relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1714,8 +1746,8 @@ static __global__ void __launch_bounds__(128) k_basis_adac3d23(const float *p0,
 // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
 //     i3 in 0:14
 // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
-// p0: l3.d.c.scaled, p1: l2, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_e6ef58be(const float *p0,
+// p0: l3.d.c.scaled, p1: l2, p2: l3.h.const, p3: l3.h.b.c
+static __global__ void __launch_bounds__(256, 1) k_product_3f2918f8(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1736,21 +1768,40 @@ static __global__ void __launch_bounds__(256, 1) k_product_e6ef58be(const float 
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 128u, moving<1024, 16384>(a), moving<3136, 0>(b), next_early,
         dot);
-    float acc[4][12] = {};
-    tile.finish(dot, acc);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[6];
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
         const int i3 = (int)(n % 196u);
         const int i0 = (int)(n / 196u);
         if (n < 3136u) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i0 * 50176 + i1 * 196 + i3]);
-            const float v1 = p3[i1];
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i0 * 50176 + i1 * 196 + i3]);
+        }
+    }
+    float acc[4][12] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 196u);
+        const int i0 = (int)(n / 196u);
+        if (n < 3136u) {
             *reinterpret_cast<float4 *>(&y[i0 * 50176 + i1 * 196 + i3]) = make_float4(relu(acc[i][j]
-                + v0.x + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+                + f.v1.x + f.v0), relu(acc[i][j + 1] + f.v1.y + f.v0),
+                relu(acc[i][j + 2] + f.v1.z + f.v0), relu(acc[i][j + 3] + f.v1.w + f.v0));
         }
     }
 }
@@ -1955,7 +2006,7 @@ static __global__ void __launch_bounds__(64) k_basis_c82ae8a3(const float *p0,
 // l4.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.b.c.data[i0,i1,r0,i3,i4,i5] *
 //     l4.h.b.c.filter[i0,i1,i2,r0]
 // p0: l4.h.b.c.filter, p1: l4.h.b.c.data
-static __global__ void CLUSTER(2) k_product_e1d1859b(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_49c89e5e(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1975,9 +2026,9 @@ static __global__ void CLUSTER(2) k_product_e1d1859b(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 131072>(a), moving<256,
         4096>(b), next_early, dot);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2040,8 +2091,8 @@ static __global__ void __launch_bounds__(64) k_basis_e1ba8ca3(const float *p0,
 // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
 //     i3 in 0:7
 // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
-// p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_5824a980(const float *p0,
+// p0: l4.d.c.scaled, p1: l3, p2: l4.h.const, p3: l4.h.b.c
+static __global__ void __launch_bounds__(256, 1) k_product_d7d411de(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2062,17 +2113,38 @@ static __global__ void __launch_bounds__(256, 1) k_product_5824a980(const float 
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 256u, moving<2048, 32768>(a), moving<784, 3136>(b),
         next_early, dot);
-    float acc[8][4] = {};
-    tile.finish(dot, acc);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[16];
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
         const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
         const int i3 = (int)(n % 49u);
         const int i0 = (int)(n / 49u);
         if (n < 784u) {
-            y[i0 * 25088 + i1 * 49 + i3] = relu(acc[i][j] + p2[i0 * 25088 + i1 * 49 + i3] + p3[i1]);
+            f.v0 = p2[i1];
+            f.v1 = p3[i0 * 25088 + i1 * 49 + i3];
+        }
+    }
+    float acc[8][4] = {};
+    tile.finish(dot, acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 49u);
+        const int i0 = (int)(n / 49u);
+        if (n < 784u) {
+            y[i0 * 25088 + i1 * 49 + i3] = relu(acc[i][j] + f.v1 + f.v0);
         }
     }
 }
@@ -2189,7 +2261,7 @@ static __global__ void __launch_bounds__(128) k_reduce_7739307d(const float *p0,
 // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
 // y[i0,i1] = y.sum[i0,i1] + bias[i1]
 // p0: f, p1: fc, p2: bias
-static __global__ void CLUSTER(8) k_product_a1ba551c(const float *p0, const float *p1,
+static __global__ void CLUSTER(8) k_product_ac78b55a(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2208,9 +2280,26 @@ static __global__ void CLUSTER(8) k_product_a1ba551c(const float *p0, const floa
     const unsigned part = blockIdx.x % 8, from = part * 64u;
     tile.multiply<false, true, 2>(from, min(from + 64u, 512u), moving<64, 4096>(a), moving<4,
         32768>(b), next_early, dot);
+    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(n0 + tile.column(j, thread));
+        if (i1 < 1000) {
+            f.v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<8, 1, 16> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2222,12 +2311,12 @@ static __global__ void CLUSTER(8) k_product_a1ba551c(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i0 = (int)(m0 + tile.row(i, thread));
         const int i1 = (int)(n0 + tile.column(j, thread));
         if (i1 < 1000) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
-            *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(sum[s] + v0.x,
-                sum[s + 1] + v0.y, sum[s + 2] + v0.z, sum[s + 3] + v0.w);
+            *reinterpret_cast<float4 *>(&y[i0 * 1000 + i1]) = make_float4(sum[s] + f.v0.x,
+                sum[s + 1] + f.v0.y, sum[s + 2] + f.v0.z, sum[s + 3] + f.v0.w);
         }
     }
     shares.end();
@@ -3203,7 +3292,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
     CALL(launch(m, LAST, k_basis_7789205c, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, FIRST, k_product_6eb6cb3f, "l2.h.r", 262, 256, stream, v_l2_h_a_c_lines, v_l1_b,
+    CALL(launch(m, FIRST, k_product_ec8fd405, "l2.h.r", 262, 256, stream, v_l2_h_a_c_lines, v_l1_b,
         v_l2_h_a_t, v_l2_h_r));
     CALL(launch(m, LAST, k_basis_e2588060, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
@@ -3223,7 +3312,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, LAST, k_basis_37e62764, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, FIRST, k_product_14c8233a, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, FIRST, k_product_14aeb75f, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));
@@ -3231,8 +3320,8 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
     CALL(launch(m, LAST, k_basis_adac3d23, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
-    CALL(launch(m, FIRST, k_product_e6ef58be, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
-        v_l3_h_b_c, v_l3_h_const, v_l3_h));
+    CALL(launch(m, FIRST, k_product_3f2918f8, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
+        v_l3_h_const, v_l3_h_b_c, v_l3_h));
     CALL(launch(m, MIDDLE, k_basis_44891dcb, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
     CALL(launch(m, MIDDLE, k_product_478580ca, "l3.a.c.product", 576, 256, stream, v_l3_a_c_filter,
@@ -3251,7 +3340,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.h.b.c.data", 512, 64, stream, v_l4_h_r,
         v_l4_h_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e1d1859b, "l4.h.b.c.product", 576, 256, stream,
+    CALL(launch(m, MIDDLE, k_product_49c89e5e, "l4.h.b.c.product", 576, 256, stream,
         v_l4_h_b_c_filter, v_l4_h_b_c_data, v_l4_h_b_c_product, (float4 *)v_workspace,
         v_arrived + 0));
     return 0;
@@ -3262,23 +3351,23 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
     (void)in;
     CALL(launch(m, LAST, k_basis_e1ba8ca3, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
         v_l4_h_b_c));
-    CALL(launch(m, FIRST, k_product_5824a980, "l4.h", 104, 256, stream, v_l4_d_c_scaled, v_l3,
-        v_l4_h_b_c, v_l4_h_const, v_l4_h));
+    CALL(launch(m, FIRST, k_product_d7d411de, "l4.h", 104, 256, stream, v_l4_d_c_scaled, v_l3,
+        v_l4_h_const, v_l4_h_b_c, v_l4_h));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
-    CALL(launch(m, MIDDLE, k_product_e1d1859b, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
+    CALL(launch(m, MIDDLE, k_product_49c89e5e, "l4.a.c.product", 576, 256, stream, v_l4_a_c_filter,
         v_l4_a_c_data, v_l4_a_c_product, (float4 *)v_workspace, v_arrived + 288));
     CALL(launch(m, MIDDLE, k_basis_d9102e59, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
         v_l4_r));
     CALL(launch(m, MIDDLE, k_basis_c82ae8a3, "l4.b.c.data", 512, 64, stream, v_l4_r,
         v_l4_b_c_data));
-    CALL(launch(m, MIDDLE, k_product_e1d1859b, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
+    CALL(launch(m, MIDDLE, k_product_49c89e5e, "l4.b.c.product", 576, 256, stream, v_l4_b_c_filter,
         v_l4_b_c_data, v_l4_b_c_product, (float4 *)v_workspace, v_arrived + 576));
     CALL(launch(m, MIDDLE, k_basis_87dfa24d, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
     // f stored as [i1,i0]
     CALL(launch(m, MIDDLE, k_reduce_7739307d, "f", 2048, 128, stream, v_l4, v_f));
-    CALL(launch(m, LAST, k_product_a1ba551c, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
+    CALL(launch(m, LAST, k_product_ac78b55a, "y", 128, 256, stream, v_f, v_fc, v_bias, v_y,
         (float4 *)v_workspace, v_arrived + 864));
     return 0;
 }

@@ -11,83 +11,83 @@
 // plan      79 steps, 410.9 us estimated; 442.8 us without derivation
 // libraries none
 // by        basis change 33, merging 1, summation splitting 6
-//     9.2 us est. r0                       k_product_fa72587e
+//     9.2 us est. r0                       k_product_f457f20e
 //     2.0 us est. p0                       k_reduce_771927ed
-//     3.0 us est. l1.h.r                   k_product_bac2a334
+//     3.0 us est. l1.h.r                   k_product_4330fb63
 //     1.8 us est. l1.h.b.c.data            k_basis_2e916ba5
 //     4.4 us est. l1.h.b.c.product         k_product_12ce7e9e
 //     1.8 us est. l1.h.t                   k_basis_3adc4c30
-//     7.3 us est. l1.h                     k_product_7724b782
-//     6.2 us est. l1.h.0.r                 k_product_d5fbaa7b
+//     7.3 us est. l1.h                     k_product_111269d0
+//     6.2 us est. l1.h.0.r                 k_product_9897ac8d
 //     1.8 us est. l1.h.0.b.c.data          k_basis_2e916ba5
 //     4.4 us est. l1.h.0.b.c.product       k_product_12ce7e9e
 //     1.8 us est. l1.h.0.t                 k_basis_3adc4c30
-//     4.7 us est. l1.h.0                   k_product_adbc1c16
-//     6.2 us est. l1.h.1.r                 k_product_d5fbaa7b
+//     4.7 us est. l1.h.0                   k_product_6bca59ed
+//     6.2 us est. l1.h.1.r                 k_product_9897ac8d
 //     1.8 us est. l1.h.1.b.c.data          k_basis_2e916ba5
 //     4.4 us est. l1.h.1.b.c.product       k_product_12ce7e9e
 //     1.8 us est. l1.h.1.t                 k_basis_3adc4c30
-//     4.7 us est. l1.h.1                   k_product_adbc1c16
-//     8.5 us est. l2.h.r                   k_product_0de6f134
+//     4.7 us est. l1.h.1                   k_product_6bca59ed
+//     8.5 us est. l2.h.r                   k_product_e541a6be
 //     8.7 us est. l2.h.b.c.part            k_product_eedf752a
 //     2.0 us est. l2.h.t                   k_reduce_80f0b1b3
-//    13.8 us est. l2.h                     k_product_84abe001
-//     6.8 us est. l2.h.0.r                 k_product_7880bc3d, in 4 parts
+//    13.8 us est. l2.h                     k_product_2d950f76
+//     6.8 us est. l2.h.0.r                 k_product_affa095e, in 4 parts
 //     1.6 us est. l2.h.0.b.c.data          k_basis_d375994a
 //     5.4 us est. l2.h.0.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.0.t                 k_basis_9249cb7c
-//     5.7 us est. l2.h.0                   k_product_0803fa29
-//     6.8 us est. l2.h.1.r                 k_product_7880bc3d, in 4 parts
+//     5.7 us est. l2.h.0                   k_product_44598f49
+//     6.8 us est. l2.h.1.r                 k_product_affa095e, in 4 parts
 //     1.6 us est. l2.h.1.b.c.data          k_basis_d375994a
 //     5.4 us est. l2.h.1.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.1.t                 k_basis_9249cb7c
-//     5.7 us est. l2.h.1                   k_product_0803fa29
-//     6.8 us est. l2.h.2.r                 k_product_7880bc3d, in 4 parts
+//     5.7 us est. l2.h.1                   k_product_44598f49
+//     6.8 us est. l2.h.2.r                 k_product_affa095e, in 4 parts
 //     1.6 us est. l2.h.2.b.c.data          k_basis_d375994a
 //     5.4 us est. l2.h.2.b.c.product       k_product_6e5bf035
 //     1.5 us est. l2.h.2.t                 k_basis_9249cb7c
-//     5.7 us est. l2.h.2                   k_product_72f8e31d
-//    10.4 us est. l3.h.r                   k_product_412145a1
+//     5.7 us est. l2.h.2                   k_product_e1883ce5
+//    10.4 us est. l3.h.r                   k_product_727cd5ee
 //     9.9 us est. l3.h.b.c.parts           k_product_93f9daff
 //     2.0 us est. l3.h.t                   k_reduce_6da8ef3c
-//    14.6 us est. l3.h                     k_product_6acbe089, in 2 parts
-//     7.0 us est. l3.h.0.r                 k_product_e0e5d629, in 4 parts
+//    14.6 us est. l3.h                     k_product_044e6412, in 2 parts
+//     7.0 us est. l3.h.0.r                 k_product_fd14814d, in 4 parts
 //     1.5 us est. l3.h.0.b.c.data          k_basis_828d9e8c
 //     6.4 us est. l3.h.0.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.0.t                 k_basis_5608a71c
-//     6.2 us est. l3.h.0                   k_product_291e4103
-//     7.0 us est. l3.h.1.r                 k_product_e0e5d629, in 4 parts
+//     6.2 us est. l3.h.0                   k_product_7c25a4f7
+//     7.0 us est. l3.h.1.r                 k_product_fd14814d, in 4 parts
 //     1.5 us est. l3.h.1.b.c.data          k_basis_828d9e8c
 //     6.4 us est. l3.h.1.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.1.t                 k_basis_5608a71c
-//     6.2 us est. l3.h.1                   k_product_291e4103
-//     7.0 us est. l3.h.2.r                 k_product_e0e5d629, in 4 parts
+//     6.2 us est. l3.h.1                   k_product_7c25a4f7
+//     7.0 us est. l3.h.2.r                 k_product_fd14814d, in 4 parts
 //     1.5 us est. l3.h.2.b.c.data          k_basis_828d9e8c
 //     6.4 us est. l3.h.2.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.2.t                 k_basis_5608a71c
-//     6.2 us est. l3.h.2                   k_product_291e4103
-//     7.0 us est. l3.h.3.r                 k_product_e0e5d629, in 4 parts
+//     6.2 us est. l3.h.2                   k_product_7c25a4f7
+//     7.0 us est. l3.h.3.r                 k_product_fd14814d, in 4 parts
 //     1.5 us est. l3.h.3.b.c.data          k_basis_828d9e8c
 //     6.4 us est. l3.h.3.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.3.t                 k_basis_5608a71c
-//     6.2 us est. l3.h.3                   k_product_291e4103
-//     7.0 us est. l3.h.4.r                 k_product_e0e5d629, in 4 parts
+//     6.2 us est. l3.h.3                   k_product_7c25a4f7
+//     7.0 us est. l3.h.4.r                 k_product_fd14814d, in 4 parts
 //     1.5 us est. l3.h.4.b.c.data          k_basis_828d9e8c
 //     6.4 us est. l3.h.4.b.c.product       k_product_5033e588
 //     1.5 us est. l3.h.4.t                 k_basis_5608a71c
-//     6.2 us est. l3.h.4                   k_product_46bbdf8a
-//    11.1 us est. l4.h.r                   k_product_bf283be5, in 2 parts
+//     6.2 us est. l3.h.4                   k_product_42c8c899
+//    11.1 us est. l4.h.r                   k_product_cb6d981f, in 2 parts
 //     9.9 us est. l4.h.b.c.parts           k_product_e5fd2409
 //     1.9 us est. l4.h.t                   k_reduce_0e6597b9
-//    15.7 us est. l4.h                     k_product_0b6af2d9, in 8 parts
-//     8.1 us est. l4.h.0.r                 k_product_0fee98d3, in 8 parts
+//    15.7 us est. l4.h                     k_product_d9900f9b, in 8 parts
+//     8.1 us est. l4.h.0.r                 k_product_ccf680ab, in 8 parts
 //     9.9 us est. l4.h.0.b.c.parts         k_product_1c6f71a7
 //     1.9 us est. l4.h.0.t                 k_reduce_0e6597b9
-//     7.1 us est. l4.h.0                   k_product_e5cf8632, in 2 parts
-//     8.1 us est. l4.h.1.r                 k_product_0fee98d3, in 8 parts
+//     7.1 us est. l4.h.0                   k_product_6a209258, in 2 parts
+//     8.1 us est. l4.h.1.r                 k_product_ccf680ab, in 8 parts
 //     9.9 us est. l4.h.1.b.c.parts         k_product_1c6f71a7
 //     1.9 us est. l4.h.1.t                 k_reduce_0e6597b9
-//     7.1 us est. l4.h.1                   k_product_e5cf8632, in 2 parts
+//     7.1 us est. l4.h.1                   k_product_6a209258, in 2 parts
 //     1.6 us est. f                        k_reduce_57f902f9
 //     3.2 us est. y                        k_reduce_b24be565
 
@@ -1218,7 +1218,7 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_fa72587e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_f457f20e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1251,17 +1251,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_fa72587e(const float 
     auto dot = tile.none();
     tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<32, 4>(b, taps), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 12544) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 12544) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1308,7 +1324,7 @@ static __global__ void __launch_bounds__(128) k_reduce_771927ed(const float *p0,
 // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
 // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
 // p0: l1.h.a.c.scaled, p1: p0, p2: l1.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_bac2a334(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4330fb63(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1326,16 +1342,28 @@ static __global__ void __launch_bounds__(256, 2) k_product_bac2a334(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 200704>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[2];
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        f.v0 = p2[i1];
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+            relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
     }
 }
 
@@ -1491,7 +1519,7 @@ static __global__ void __launch_bounds__(64) k_basis_3adc4c30(const float *p0,
 // by merging: sum of products
 // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
 // p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_111269d0(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1509,17 +1537,33 @@ static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1527,7 +1571,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_7724b782(const float 
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_d5fbaa7b(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_9897ac8d(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1545,23 +1589,35 @@ static __global__ void __launch_bounds__(256, 2) k_product_d5fbaa7b(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 401408>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        f.v0 = p2[i1];
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+            relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
     }
 }
 
 // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
 // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
-// p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float *p0,
+// p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h.0.c.t, p3: l1.h
+static __global__ void __launch_bounds__(256, 2) k_product_6bca59ed(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1579,19 +1635,36 @@ static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[6];
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12;
+        const int j = e % 12;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 3136 + i3]);
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + f.v1.x
+                + f.v0), relu(acc[i][j + 1] + f.v1.y + f.v0), relu(acc[i][j + 2] + f.v1.z + f.v0),
+                relu(acc[i][j + 3] + f.v1.w + f.v0));
         }
     }
 }
@@ -1599,7 +1672,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_adbc1c16(const float 
 // l2.h.a.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,i2,i3] * l2.h.a.c.scaled[i1,r0]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
 // p0: l1.h.1, p1: l2.h.a.c.scaled, p2: l2.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_0de6f134(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e541a6be(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1617,16 +1690,29 @@ static __global__ void __launch_bounds__(256, 2) k_product_0de6f134(const float 
     auto dot = tile.none();
     tile.multiply<false, true, 2>(0u, 256u, moving<12544, 401408>(a), moving<4, 32768>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(n0 + tile.column(j));
+        f.v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i3 = (int)(m0 + tile.row(i));
         const int i1 = (int)(n0 + tile.column(j));
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1]);
-        *reinterpret_cast<float4 *>(&y[i3 * 128 + i1]) = make_float4(relu(acc[i][j] + v0.x),
-            relu(acc[i][j + 1] + v0.y), relu(acc[i][j + 2] + v0.z), relu(acc[i][j + 3] + v0.w));
+        *reinterpret_cast<float4 *>(&y[i3 * 128 + i1]) = make_float4(relu(acc[i][j] + f.v0.x),
+            relu(acc[i][j + 1] + f.v0.y), relu(acc[i][j + 2] + f.v0.z),
+            relu(acc[i][j + 3] + f.v0.w));
     }
 }
 
@@ -1701,7 +1787,7 @@ static __global__ void __launch_bounds__(64) k_reduce_80f0b1b3(const float *p0,
 // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
 // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.c.c[0,i1,i2,i3] + l2.h.const[i1])
 // p0: l2.d.c.scaled, p1: l1.h.1, p2: l2.h.c.c.scaled, p3: l2.h.t, p4: l2.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_84abe001(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_2d950f76(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
@@ -1738,17 +1824,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_84abe001(const float 
         tile.multiply<true, false, 0>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b),
             next_early, dot);
     }
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p4[i1];
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float v0 = p4[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -1756,7 +1858,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_84abe001(const float 
 // l2.h.0.a.c[0,i1,i2,i3] = sum(r0) l2.h[0,r0,i2,i3] * l2.h.0.a.c.scaled[i1,r0]
 // l2.h.0.r[0,i1,i2,i3] = relu(l2.h.0.a.c[0,i1,i2,i3] + l2.h.0.a.t[i1])
 // p0: l2.h.0.a.c.scaled, p1: l2.h, p2: l2.h.0.a.t
-static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_affa095e(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1775,9 +1877,28 @@ static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 128u;
     tile.multiply<true, false, 1>(from, min(from + 128u, 512u), moving<4, 65536>(a), moving<3136,
         50176>(b), next_early, dot);
+    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1789,12 +1910,12 @@ static __global__ void CLUSTER(4) k_product_7880bc3d(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 784) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(sum[s] + f.v0),
+                relu(sum[s + 1] + f.v0), relu(sum[s + 2] + f.v0), relu(sum[s + 3] + f.v0));
         }
     }
     shares.end();
@@ -1916,8 +2037,8 @@ static __global__ void __launch_bounds__(64) k_basis_9249cb7c(const float *p0,
 
 // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
 // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
-// p0: l2.h.0.c.c.scaled, p1: l2.h.0.t, p2: l2.h, p3: l2.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float *p0,
+// p0: l2.h.0.c.c.scaled, p1: l2.h.0.t, p2: l2.h.0.c.t, p3: l2.h
+static __global__ void __launch_bounds__(256, 2) k_product_44598f49(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1935,27 +2056,44 @@ static __global__ void __launch_bounds__(256, 2) k_product_0803fa29(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<3136, 50176>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 784 + i3]);
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 784 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + f.v1.x
+                + f.v0), relu(acc[i][j + 1] + f.v1.y + f.v0), relu(acc[i][j + 2] + f.v1.z + f.v0),
+                relu(acc[i][j + 3] + f.v1.w + f.v0));
         }
     }
 }
 
 // l2.h.2.c.c[0,i1,i2,i3] = sum(r0) l2.h.2.t[0,r0,i2,i3] * l2.h.2.c.c.scaled[i1,r0]
 // l2.h.2[0,i1,i2,i3] = relu(l2.h.2.c.c[0,i1,i2,i3] + l2.h.1[0,i1,i2,i3] + l2.h.2.c.t[i1])
-// p0: l2.h.2.t, p1: l2.h.2.c.c.scaled, p2: l2.h.1, p3: l2.h.2.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_72f8e31d(const float *p0,
+// p0: l2.h.2.t, p1: l2.h.2.c.c.scaled, p2: l2.h.2.c.t, p3: l2.h.1
+static __global__ void __launch_bounds__(256, 2) k_product_e1883ce5(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1973,15 +2111,34 @@ static __global__ void __launch_bounds__(256, 2) k_product_72f8e31d(const float 
     auto dot = tile.none();
     tile.multiply<false, true, 2>(0u, 128u, moving<3136, 50176>(a), moving<4, 16384>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[16];
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+            f.v1 = p3[i1 * 784 + i3];
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
         const int i3 = (int)(m0 + tile.row(i));
         const int i1 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            y[i3 * 512 + i1] = relu(acc[i][j] + p2[i1 * 784 + i3] + p3[i1]);
+            y[i3 * 512 + i1] = relu(acc[i][j] + f.v1 + f.v0);
         }
     }
 }
@@ -1989,7 +2146,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_72f8e31d(const float 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,i2,i3] * l3.h.a.c.scaled[i1,r0]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.scaled, p1: l2.h.2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_412145a1(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_727cd5ee(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2007,17 +2164,33 @@ static __global__ void __launch_bounds__(256, 2) k_product_412145a1(const float 
     auto dot = tile.none();
     tile.multiply<false, true, 1>(0u, 512u, moving<1024, 32768>(a), moving<4, 65536>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 784) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + v0),
-                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc[i][j] + f.v0),
+                relu(acc[i][j + 1] + f.v0), relu(acc[i][j + 2] + f.v0), relu(acc[i][j + 3] + f.v0));
         }
     }
 }
@@ -2088,7 +2261,7 @@ static __global__ void __launch_bounds__(128) k_reduce_6da8ef3c(const float *p0,
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c.scaled, p3: l3.h.t, p4: l3.h.const
-static __global__ void CLUSTER(2) k_product_6acbe089(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_044e6412(const float *p0, const float *p1,
     const float *p2, const float *p3, const float *p4, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
@@ -2127,9 +2300,28 @@ static __global__ void CLUSTER(2) k_product_6acbe089(const float *p0, const floa
         tile.multiply<true, false, 0>(from, min(from + 128u, 256u), moving<4, 32768>(a), moving<784,
             12544>(b), next_early, dot);
     }
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p4[i1];
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2141,12 +2333,12 @@ static __global__ void CLUSTER(2) k_product_6acbe089(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float v0 = p4[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + f.v0),
+                relu(sum[s + 1] + f.v0), relu(sum[s + 2] + f.v0), relu(sum[s + 3] + f.v0));
         }
     }
     shares.end();
@@ -2155,7 +2347,7 @@ static __global__ void CLUSTER(2) k_product_6acbe089(const float *p0, const floa
 // l3.h.0.a.c[0,i1,i2,i3] = sum(r0) l3.h[0,r0,i2,i3] * l3.h.0.a.c.scaled[i1,r0]
 // l3.h.0.r[0,i1,i2,i3] = relu(l3.h.0.a.c[0,i1,i2,i3] + l3.h.0.a.t[i1])
 // p0: l3.h.0.a.c.scaled, p1: l3.h, p2: l3.h.0.a.t
-static __global__ void CLUSTER(4) k_product_e0e5d629(const float *p0, const float *p1,
+static __global__ void CLUSTER(4) k_product_fd14814d(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2174,9 +2366,28 @@ static __global__ void CLUSTER(4) k_product_e0e5d629(const float *p0, const floa
     const unsigned part = blockIdx.x % 4, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 1024u), moving<4, 131072>(a), moving<784,
         25088>(b), next_early, dot);
+    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<4, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2188,12 +2399,12 @@ static __global__ void CLUSTER(4) k_product_e0e5d629(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + f.v0),
+                relu(sum[s + 1] + f.v0), relu(sum[s + 2] + f.v0), relu(sum[s + 3] + f.v0));
         }
     }
     shares.end();
@@ -2336,8 +2547,8 @@ static __global__ void __launch_bounds__(64) k_basis_5608a71c(const float *p0,
 
 // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
 // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
-// p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_291e4103(const float *p0,
+// p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h.0.c.t, p3: l3.h
+static __global__ void __launch_bounds__(256, 2) k_product_7c25a4f7(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2355,27 +2566,44 @@ static __global__ void __launch_bounds__(256, 2) k_product_291e4103(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 25088>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float4 v1;
+    };
+    found_y held[1];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
-            const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
-                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
-                relu(acc[i][j + 3] + v0.w + v1));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + f.v1.x
+                + f.v0), relu(acc[i][j + 1] + f.v1.y + f.v0), relu(acc[i][j + 2] + f.v1.z + f.v0),
+                relu(acc[i][j + 3] + f.v1.w + f.v0));
         }
     }
 }
 
 // l3.h.4.c.c[0,i1,i2,i3] = sum(r0) l3.h.4.t[0,r0,i2,i3] * l3.h.4.c.c.scaled[i1,r0]
 // l3.h.4[0,i1,i2,i3] = relu(l3.h.4.c.c[0,i1,i2,i3] + l3.h.3[0,i1,i2,i3] + l3.h.4.c.t[i1])
-// p0: l3.h.4.t, p1: l3.h.4.c.c.scaled, p2: l3.h.3, p3: l3.h.4.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_46bbdf8a(const float *p0,
+// p0: l3.h.4.t, p1: l3.h.4.c.c.scaled, p2: l3.h.4.c.t, p3: l3.h.3
+static __global__ void __launch_bounds__(256, 2) k_product_42c8c899(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2393,15 +2621,34 @@ static __global__ void __launch_bounds__(256, 2) k_product_46bbdf8a(const float 
     auto dot = tile.none();
     tile.multiply<false, true, 2>(0u, 256u, moving<784, 25088>(a), moving<4, 32768>(b), next_early,
         dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[4];
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 1];
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i1 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+            f.v1 = p3[i1 * 196 + i3];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 1];
         const int i3 = (int)(m0 + tile.row(i));
         const int i1 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            y[i3 * 1024 + i1] = relu(acc[i][j] + p2[i1 * 196 + i3] + p3[i1]);
+            y[i3 * 1024 + i1] = relu(acc[i][j] + f.v1 + f.v0);
         }
     }
 }
@@ -2409,7 +2656,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_46bbdf8a(const float 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,i2,i3] * l4.h.a.c.scaled[i1,r0]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.scaled, p1: l3.h.4, p2: l4.h.a.t
-static __global__ void CLUSTER(2) k_product_bf283be5(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_cb6d981f(const float *p0, const float *p1,
     const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2428,9 +2675,28 @@ static __global__ void CLUSTER(2) k_product_bf283be5(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 512u;
     tile.multiply<false, true, 1>(from, min(from + 512u, 1024u), moving<2048, 65536>(a), moving<4,
         131072>(b), next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 196) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2442,12 +2708,12 @@ static __global__ void CLUSTER(2) k_product_bf283be5(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 196) {
-            const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + v0),
-                relu(sum[s + 1] + v0), relu(sum[s + 2] + v0), relu(sum[s + 3] + v0));
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(sum[s] + f.v0),
+                relu(sum[s + 1] + f.v0), relu(sum[s + 2] + f.v0), relu(sum[s + 3] + f.v0));
         }
     }
     shares.end();
@@ -2517,7 +2783,7 @@ static __global__ void __launch_bounds__(64) k_reduce_0e6597b9(const float *p0,
 // l4.h.c.c[0,i1,i2,i3] = sum(r0) l4.h.t[0,r0,i2,i3] * l4.h.c.c.scaled[i1,r0]
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c.scaled, p3: l4.h.t, p4: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_0b6af2d9(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d9900f9b(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -2556,9 +2822,28 @@ static __global__ void __launch_bounds__(256, 1) k_product_0b6af2d9(const float 
         tile.multiply<false, false, 0>(from, min(from + 64u, 512u), moving<8192, 131072>(a),
             moving<196, 784>(b), next_early, dot);
     }
+    const parts_in_memory<8, 4, 64> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p4[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2570,10 +2855,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_0b6af2d9(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p4[i1]);
+            y[i1 * 49 + i3] = relu(sum[s] + f.v0);
         }
     }
     shares.end();
@@ -2582,7 +2868,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_0b6af2d9(const float 
 // l4.h.0.a.c[0,i1,i2,i3] = sum(r0) l4.h[0,r0,i2,i3] * l4.h.0.a.c.scaled[i1,r0]
 // l4.h.0.r[0,i1,i2,i3] = relu(l4.h.0.a.c[0,i1,i2,i3] + l4.h.0.a.t[i1])
 // p0: l4.h.0.a.c.scaled, p1: l4.h, p2: l4.h.0.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_0fee98d3(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ccf680ab(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2602,9 +2888,28 @@ static __global__ void __launch_bounds__(256, 1) k_product_0fee98d3(const float 
     const unsigned part = blockIdx.x % 8, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 2048u), moving<4, 262144>(a), moving<196,
         1568>(b), next_early, dot);
+    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2616,10 +2921,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_0fee98d3(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p2[i1]);
+            y[i1 * 49 + i3] = relu(sum[s] + f.v0);
         }
     }
     shares.end();
@@ -2671,8 +2977,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_1c6f71a7(const float 
 
 // l4.h.0.c.c[0,i1,i2,i3] = sum(r0) l4.h.0.t[0,r0,i2,i3] * l4.h.0.c.c.scaled[i1,r0]
 // l4.h.0[0,i1,i2,i3] = relu(l4.h.0.c.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.h.0.c.t[i1])
-// p0: l4.h.0.c.c.scaled, p1: l4.h.0.t, p2: l4.h, p3: l4.h.0.c.t
-static __global__ void CLUSTER(2) k_product_e5cf8632(const float *p0, const float *p1,
+// p0: l4.h.0.c.c.scaled, p1: l4.h.0.t, p2: l4.h.0.c.t, p3: l4.h
+static __global__ void CLUSTER(2) k_product_6a209258(const float *p0, const float *p1,
     const float *p2, const float *p3, float *__restrict__ y, float4 *parts, unsigned *arrived,
     bool next_early) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2692,9 +2998,30 @@ static __global__ void CLUSTER(2) k_product_e5cf8632(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 256u;
     tile.multiply<true, false, 1>(from, min(from + 256u, 512u), moving<4, 65536>(a), moving<196,
         1568>(b), next_early, dot);
+    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float v0;
+        float v1;
+    };
+    found_y held[4 * shares.OWN / 1];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 1) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 1];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i3 = (int)(n0 + tile.column(j, thread));
+        if (i3 < 49) {
+            f.v0 = p2[i1];
+            f.v1 = p3[i1 * 49 + i3];
+        }
+    }
     float acc[4][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 1, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -2706,10 +3033,11 @@ static __global__ void CLUSTER(2) k_product_e5cf8632(const float *p0, const floa
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 1];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i3 = (int)(n0 + tile.column(j, thread));
         if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(sum[s] + p2[i1 * 49 + i3] + p3[i1]);
+            y[i1 * 49 + i3] = relu(sum[s] + f.v1 + f.v0);
         }
     }
     shares.end();
@@ -4034,7 +4362,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_fa72587e);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_f457f20e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -4388,10 +4716,10 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, FIRST, k_product_fa72587e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, FIRST, k_product_f457f20e, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, MIDDLE, k_reduce_771927ed, "p0", 392, 128, stream, v_r0, v_p0_joined));
-    CALL(launch(m, MIDDLE, k_product_bac2a334, "l1.h.r", 98, 256, stream, v_l1_h_a_c_scaled,
+    CALL(launch(m, MIDDLE, k_product_4330fb63, "l1.h.r", 98, 256, stream, v_l1_h_a_c_scaled,
         v_p0_joined, v_l1_h_a_t, v_l1_h_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
@@ -4399,9 +4727,9 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_b_c_filter, v_l1_h_b_c_data, v_l1_h_b_c_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
-    CALL(launch(m, ALONE, k_product_7724b782, "l1.h", 132, 256, stream, v_l1_d_c_weights,
+    CALL(launch(m, ALONE, k_product_111269d0, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
-    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.h.0.r", 196, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_9897ac8d, "l1.h.0.r", 196, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
@@ -4409,9 +4737,9 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data, v_l1_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
-        v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
-    CALL(launch(m, FIRST, k_product_d5fbaa7b, "l1.h.1.r", 196, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_6bca59ed, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
+        v_l1_h_0_t, v_l1_h_0_c_t, v_l1_h, v_l1_h_0));
+    CALL(launch(m, FIRST, k_product_9897ac8d, "l1.h.1.r", 196, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, MIDDLE, k_basis_2e916ba5, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
@@ -4419,18 +4747,18 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data, v_l1_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_3adc4c30, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    CALL(launch(m, ALONE, k_product_adbc1c16, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
-        v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
+    CALL(launch(m, ALONE, k_product_6bca59ed, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
+        v_l1_h_1_t, v_l1_h_1_c_t, v_l1_h_0, v_l1_h_1));
     // l2.h.r stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_0de6f134, "l2.h.r", 392, 256, stream, v_l1_h_1,
+    CALL(launch(m, ALONE, k_product_e541a6be, "l2.h.r", 392, 256, stream, v_l1_h_1,
         v_l2_h_a_c_scaled, v_l2_h_a_t, v_l2_h_r));
     CALL(launch(m, FIRST, k_product_eedf752a, "l2.h.b.c.part", 234, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, LAST, k_reduce_80f0b1b3, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
-    CALL(launch(m, ALONE, k_product_84abe001, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
+    CALL(launch(m, ALONE, k_product_2d950f76, "l2.h", 104, 256, stream, v_l2_d_c_scaled, v_l1_h_1,
         v_l2_h_c_c_scaled, v_l2_h_t, v_l2_h_const, v_l2_h));
-    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_affa095e, "l2.h.0.r", 104, 256, stream, v_l2_h_0_a_c_scaled,
         v_l2_h, v_l2_h_0_a_t, v_l2_h_0_r, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
@@ -4438,9 +4766,9 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data, v_l2_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    CALL(launch(m, ALONE, k_product_0803fa29, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
-        v_l2_h_0_t, v_l2_h, v_l2_h_0_c_t, v_l2_h_0));
-    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_44598f49, "l2.h.0", 104, 256, stream, v_l2_h_0_c_c_scaled,
+        v_l2_h_0_t, v_l2_h_0_c_t, v_l2_h, v_l2_h_0));
+    CALL(launch(m, FIRST, k_product_affa095e, "l2.h.1.r", 104, 256, stream, v_l2_h_1_a_c_scaled,
         v_l2_h_0, v_l2_h_1_a_t, v_l2_h_1_r, (float4 *)v_workspace, v_arrived + 26));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
@@ -4455,9 +4783,9 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ALONE, k_product_0803fa29, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
-        v_l2_h_1_t, v_l2_h_0, v_l2_h_1_c_t, v_l2_h_1));
-    CALL(launch(m, FIRST, k_product_7880bc3d, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_44598f49, "l2.h.1", 104, 256, stream, v_l2_h_1_c_c_scaled,
+        v_l2_h_1_t, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1));
+    CALL(launch(m, FIRST, k_product_affa095e, "l2.h.2.r", 104, 256, stream, v_l2_h_2_a_c_scaled,
         v_l2_h_1, v_l2_h_2_a_t, v_l2_h_2_r, (float4 *)v_workspace, v_arrived + 52));
     CALL(launch(m, LAST, k_basis_d375994a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
@@ -4466,17 +4794,17 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     CALL(launch(m, LAST, k_basis_9249cb7c, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // l2.h.2 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_72f8e31d, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
-        v_l2_h_2_c_c_scaled, v_l2_h_1, v_l2_h_2_c_t, v_l2_h_2));
-    CALL(launch(m, ALONE, k_product_412145a1, "l3.h.r", 200, 256, stream, v_l3_h_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_e1883ce5, "l2.h.2", 104, 256, stream, v_l2_h_2_t,
+        v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2));
+    CALL(launch(m, ALONE, k_product_727cd5ee, "l3.h.r", 200, 256, stream, v_l3_h_a_c_scaled,
         v_l2_h_2, v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, FIRST, k_product_93f9daff, "l3.h.b.c.parts", 256, 256, stream, v_l3_h_b_c_lines,
         v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_6da8ef3c, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    CALL(launch(m, ALONE, k_product_6acbe089, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, ALONE, k_product_044e6412, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c_scaled, v_l3_h_t, v_l3_h_const, v_l3_h, (float4 *)v_workspace, v_arrived + 78));
-    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.0.r", 224, 256, stream, v_l3_h_0_a_c_scaled,
+    CALL(launch(m, FIRST, k_product_fd14814d, "l3.h.0.r", 224, 256, stream, v_l3_h_0_a_c_scaled,
         v_l3_h, v_l3_h_0_a_t, v_l3_h_0_r, (float4 *)v_workspace, v_arrived + 142));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
@@ -4484,9 +4812,9 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
-        v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
-    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.1.r", 224, 256, stream, v_l3_h_1_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_7c25a4f7, "l3.h.0", 224, 256, stream, v_l3_h_0_c_c_scaled,
+        v_l3_h_0_t, v_l3_h_0_c_t, v_l3_h, v_l3_h_0));
+    CALL(launch(m, FIRST, k_product_fd14814d, "l3.h.1.r", 224, 256, stream, v_l3_h_1_a_c_scaled,
         v_l3_h_0, v_l3_h_1_a_t, v_l3_h_1_r, (float4 *)v_workspace, v_arrived + 198));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
@@ -4494,9 +4822,9 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
-        v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
-    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.2.r", 224, 256, stream, v_l3_h_2_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_7c25a4f7, "l3.h.1", 224, 256, stream, v_l3_h_1_c_c_scaled,
+        v_l3_h_1_t, v_l3_h_1_c_t, v_l3_h_0, v_l3_h_1));
+    CALL(launch(m, FIRST, k_product_fd14814d, "l3.h.2.r", 224, 256, stream, v_l3_h_2_a_c_scaled,
         v_l3_h_1, v_l3_h_2_a_t, v_l3_h_2_r, (float4 *)v_workspace, v_arrived + 254));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
@@ -4504,9 +4832,9 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
-        v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
-    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.3.r", 224, 256, stream, v_l3_h_3_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_7c25a4f7, "l3.h.2", 224, 256, stream, v_l3_h_2_c_c_scaled,
+        v_l3_h_2_t, v_l3_h_2_c_t, v_l3_h_1, v_l3_h_2));
+    CALL(launch(m, FIRST, k_product_fd14814d, "l3.h.3.r", 224, 256, stream, v_l3_h_3_a_c_scaled,
         v_l3_h_2, v_l3_h_3_a_t, v_l3_h_3_r, (float4 *)v_workspace, v_arrived + 310));
     CALL(launch(m, LAST, k_basis_828d9e8c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
@@ -4514,9 +4842,9 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, ALONE, k_product_291e4103, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
-        v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
-    CALL(launch(m, FIRST, k_product_e0e5d629, "l3.h.4.r", 224, 256, stream, v_l3_h_4_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_7c25a4f7, "l3.h.3", 224, 256, stream, v_l3_h_3_c_c_scaled,
+        v_l3_h_3_t, v_l3_h_3_c_t, v_l3_h_2, v_l3_h_3));
+    CALL(launch(m, FIRST, k_product_fd14814d, "l3.h.4.r", 224, 256, stream, v_l3_h_4_a_c_scaled,
         v_l3_h_3, v_l3_h_4_a_t, v_l3_h_4_r, (float4 *)v_workspace, v_arrived + 366));
     return 0;
 }
@@ -4531,32 +4859,32 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     CALL(launch(m, LAST, k_basis_5608a71c, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
     // l3.h.4 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ALONE, k_product_46bbdf8a, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
-        v_l3_h_4_c_c_scaled, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    CALL(launch(m, ALONE, k_product_bf283be5, "l4.h.r", 224, 256, stream, v_l4_h_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_42c8c899, "l3.h.4", 224, 256, stream, v_l3_h_4_t,
+        v_l3_h_4_c_c_scaled, v_l3_h_4_c_t, v_l3_h_3, v_l3_h_4));
+    CALL(launch(m, ALONE, k_product_cb6d981f, "l4.h.r", 224, 256, stream, v_l4_h_a_c_scaled,
         v_l3_h_4, v_l4_h_a_t, v_l4_h_r, (float4 *)v_workspace, v_arrived + 422));
     CALL(launch(m, FIRST, k_product_e5fd2409, "l4.h.b.c.parts", 256, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts, v_l4_h_b_t,
         v_l4_h_t));
-    CALL(launch(m, ALONE, k_product_0b6af2d9, "l4.h", 256, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+    CALL(launch(m, ALONE, k_product_d9900f9b, "l4.h", 256, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c_scaled, v_l4_h_t, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 534));
-    CALL(launch(m, ALONE, k_product_0fee98d3, "l4.h.0.r", 256, 256, stream, v_l4_h_0_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_ccf680ab, "l4.h.0.r", 256, 256, stream, v_l4_h_0_a_c_scaled,
         v_l4_h, v_l4_h_0_a_t, v_l4_h_0_r, (float4 *)v_workspace, v_arrived + 566));
     CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.h.0.b.c.parts", 256, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    CALL(launch(m, ALONE, k_product_e5cf8632, "l4.h.0", 256, 256, stream, v_l4_h_0_c_c_scaled,
-        v_l4_h_0_t, v_l4_h, v_l4_h_0_c_t, v_l4_h_0, (float4 *)v_workspace, v_arrived + 598));
-    CALL(launch(m, ALONE, k_product_0fee98d3, "l4.h.1.r", 256, 256, stream, v_l4_h_1_a_c_scaled,
+    CALL(launch(m, ALONE, k_product_6a209258, "l4.h.0", 256, 256, stream, v_l4_h_0_c_c_scaled,
+        v_l4_h_0_t, v_l4_h_0_c_t, v_l4_h, v_l4_h_0, (float4 *)v_workspace, v_arrived + 598));
+    CALL(launch(m, ALONE, k_product_ccf680ab, "l4.h.1.r", 256, 256, stream, v_l4_h_1_a_c_scaled,
         v_l4_h_0, v_l4_h_1_a_t, v_l4_h_1_r, (float4 *)v_workspace, v_arrived + 726));
     CALL(launch(m, FIRST, k_product_1c6f71a7, "l4.h.1.b.c.parts", 256, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, LAST, k_reduce_0e6597b9, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    CALL(launch(m, FIRST, k_product_e5cf8632, "l4.h.1", 256, 256, stream, v_l4_h_1_c_c_scaled,
-        v_l4_h_1_t, v_l4_h_0, v_l4_h_1_c_t, v_l4_h_1, (float4 *)v_workspace, v_arrived + 758));
+    CALL(launch(m, FIRST, k_product_6a209258, "l4.h.1", 256, 256, stream, v_l4_h_1_c_c_scaled,
+        v_l4_h_1_t, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1, (float4 *)v_workspace, v_arrived + 758));
     CALL(launch(m, MIDDLE, k_reduce_57f902f9, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, LAST, k_reduce_b24be565, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;

@@ -15,73 +15,73 @@
 //    10.7 us est. patches.sum.part         k_product_38ca255b
 //     2.5 us est. h                        k_stitch_bfd34e75
 //     2.0 us est. n.0                      k_row_0d02becc
-//    24.0 us est. a.0.t.split              k_product_c98a2619
+//    24.0 us est. a.0.t.split              k_product_15477e40
 //     9.1 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.0                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.0                      k_product_ec57505e
-//    33.1 us est. h.0                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.0                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.0                      k_product_5e98cc34
+//    33.1 us est. h.0                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.1                      k_row_0d02becc
-//    24.0 us est. a.1.t.split              k_product_c98a2619
+//    24.0 us est. a.1.t.split              k_product_15477e40
 //     9.1 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.1                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.1                      k_product_ec57505e
-//    33.1 us est. h.1                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.1                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.1                      k_product_5e98cc34
+//    33.1 us est. h.1                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.2                      k_row_0d02becc
-//    24.0 us est. a.2.t.split              k_product_c98a2619
+//    24.0 us est. a.2.t.split              k_product_15477e40
 //     9.1 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.2                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.2                      k_product_ec57505e
-//    33.1 us est. h.2                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.2                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.2                      k_product_5e98cc34
+//    33.1 us est. h.2                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.3                      k_row_0d02becc
-//    24.0 us est. a.3.t.split              k_product_c98a2619
+//    24.0 us est. a.3.t.split              k_product_15477e40
 //     9.1 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.3                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.3                      k_product_ec57505e
-//    33.1 us est. h.3                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.3                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.3                      k_product_5e98cc34
+//    33.1 us est. h.3                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.4                      k_row_0d02becc
-//    24.0 us est. a.4.t.split              k_product_c98a2619
+//    24.0 us est. a.4.t.split              k_product_15477e40
 //     9.1 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.4                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.4                      k_product_ec57505e
-//    33.1 us est. h.4                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.4                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.4                      k_product_5e98cc34
+//    33.1 us est. h.4                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.5                      k_row_0d02becc
-//    24.0 us est. a.5.t.split              k_product_c98a2619
+//    24.0 us est. a.5.t.split              k_product_15477e40
 //     9.1 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.5                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.5                      k_product_ec57505e
-//    33.1 us est. h.5                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.5                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.5                      k_product_5e98cc34
+//    33.1 us est. h.5                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.6                      k_row_0d02becc
-//    24.0 us est. a.6.t.split              k_product_c98a2619
+//    24.0 us est. a.6.t.split              k_product_15477e40
 //     9.1 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.6                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.6                      k_product_ec57505e
-//    33.1 us est. h.6                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.6                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.6                      k_product_5e98cc34
+//    33.1 us est. h.6                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.7                      k_row_0d02becc
-//    24.0 us est. a.7.t.split              k_product_c98a2619
+//    24.0 us est. a.7.t.split              k_product_15477e40
 //     9.1 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.7                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.7                      k_product_ec57505e
-//    33.1 us est. h.7                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.7                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.7                      k_product_5e98cc34
+//    33.1 us est. h.7                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.8                      k_row_0d02becc
-//    24.0 us est. a.8.t.split              k_product_c98a2619
+//    24.0 us est. a.8.t.split              k_product_15477e40
 //     9.1 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.8                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.8                      k_product_ec57505e
-//    33.1 us est. h.8                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.8                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.8                      k_product_5e98cc34
+//    33.1 us est. h.8                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.9                      k_row_0d02becc
-//    24.0 us est. a.9.t.split              k_product_c98a2619
+//    24.0 us est. a.9.t.split              k_product_15477e40
 //     9.1 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.9                      k_product_377b652c, in 3 parts
-//    35.9 us est. g.9                      k_product_ec57505e
-//    33.1 us est. h.9                      k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.9                      k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.9                      k_product_5e98cc34
+//    33.1 us est. h.9                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.10                     k_row_0d02becc
-//    24.0 us est. a.10.t.split             k_product_c98a2619
+//    24.0 us est. a.10.t.split             k_product_15477e40
 //     9.1 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
-//    11.3 us est. r.10                     k_product_377b652c, in 3 parts
-//    35.9 us est. g.10                     k_product_ec57505e
-//    33.1 us est. h.10                     k_product_6e7c9e56, in 3 parts
+//    11.3 us est. r.10                     k_product_55e2ba92, in 3 parts
+//    35.9 us est. g.10                     k_product_5e98cc34
+//    33.1 us est. h.10                     k_product_888d623c, in 3 parts
 //     2.0 us est. n.11                     k_row_0d02becc
-//    24.0 us est. a.11.t.split             k_product_c98a2619
+//    24.0 us est. a.11.t.split             k_product_15477e40
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
 //     2.0 us est. m.11.needed              k_row_0a21ba44
@@ -1184,7 +1184,7 @@ static __global__ void __launch_bounds__(32) k_row_0d02becc(const float *p0,
 // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
 // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
 // p0: n.0, p1: a.0.qkv.w, p2: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 2) k_product_c98a2619(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_15477e40(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1202,17 +1202,33 @@ static __global__ void __launch_bounds__(256, 2) k_product_c98a2619(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 768u, moving<4, 98304>(a), moving<9216, 147456>(b),
         next_early, dot);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+    };
+    found_y held[2];
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[e / 4];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 197) {
+            f.v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[e / 4];
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
-            *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(acc[i][j] + v0.x,
-                acc[i][j + 1] + v0.y, acc[i][j + 2] + v0.z, acc[i][j + 3] + v0.w);
+            *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(acc[i][j] + f.v0.x,
+                acc[i][j + 1] + f.v0.y, acc[i][j + 2] + f.v0.z, acc[i][j + 3] + f.v0.w);
         }
     }
 }
@@ -1418,8 +1434,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
 
 // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
 // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
-// p0: a.0.c, p1: a.0.w, p2: h, p3: a.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_377b652c(const float *p0,
+// p0: a.0.c, p1: a.0.w, p2: a.0.b, p3: h
+static __global__ void __launch_bounds__(256, 1) k_product_55e2ba92(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1439,9 +1455,30 @@ static __global__ void __launch_bounds__(256, 1) k_product_377b652c(const float 
     const unsigned part = blockIdx.x % 3, from = part * 256u;
     tile.multiply<true, false, 2>(from, min(from + 256u, 768u), moving<4, 98304>(a), moving<3072,
         49152>(b), next_early, dot);
+    const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+        float4 v1;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        if (i1 < 197) {
+            f.v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 768 + i2]);
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1453,13 +1490,13 @@ static __global__ void __launch_bounds__(256, 1) k_product_377b652c(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i2 = (int)(n0 + tile.column(j, thread));
         if (i1 < 197) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
-            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
-                sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + f.v1.x + f.v0.x,
+                sum[s + 1] + f.v1.y + f.v0.y, sum[s + 2] + f.v1.z + f.v0.z,
+                sum[s + 3] + f.v1.w + f.v0.w);
         }
     }
     shares.end();
@@ -1483,8 +1520,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_377b652c(const float 
 //     m.0.factor2[0,i1] * m.0.offset2[i2] + f.0.b[i2]) * (erf(0.7071067811865476 *
 //     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
 //     m.0.offset2[i2] + f.0.b[i2])) + 1)
-// p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_ec57505e(const float *p0,
+// p0: r.0, p1: m.0.weights, p2: f.0.b, p3: m.0.offset, p4: m.0.offset2
+static __global__ void __launch_bounds__(256, 1) k_product_5e98cc34(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y,
     bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
@@ -1517,6 +1554,18 @@ static __global__ void __launch_bounds__(256, 1) k_product_ec57505e(const float 
     auto dot = tile.none();
     tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<12288,
         128>(b), next_early, dot);
+    struct found_row {
+        float v2;
+    };
+    found_row row;
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        found_row &f = row;
+        const int i1 = (int)(m0 + line);
+        if (i1 < 197) {
+            f.v2 = p0[i1 * 768];
+        }
+    }
     float acc[4][12] = {};
     tile.finish(dot, acc);
     __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
@@ -1529,8 +1578,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_ec57505e(const float 
         if (i1 < 197) {
             const float s0 = sums.of(total[0], line);
             const float s1 = sums.of(total[1], line);
-            const float v2 = p0[i1 * 768];
-            const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+            const found_row &f = row;
+            const float v3 = f.v2 - (s0 + f.v2 * 768.f) / 768.f;
             const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f
                 + 1e-06f);
             factor[0][line] = v4;
@@ -1544,33 +1593,33 @@ static __global__ void __launch_bounds__(256, 1) k_product_ec57505e(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(&p2[i2]);
-            const float4 v6 = *reinterpret_cast<const float4 *>(&p3[i2]);
-            const float v7 = factor[1][tile.row(i)] * v5.x + (acc[i][j] * factor[0][tile.row(i)]
-                + v6.x);
             const float4 v8 = *reinterpret_cast<const float4 *>(&p4[i2]);
-            const float v9 = v7 + v8.x;
-            const float v10 = factor[1][tile.row(i)] * v5.y + (acc[i][j
-                + 1] * factor[0][tile.row(i)] + v6.y);
-            const float v11 = v10 + v8.y;
-            const float v12 = factor[1][tile.row(i)] * v5.z + (acc[i][j
-                + 2] * factor[0][tile.row(i)] + v6.z);
-            const float v13 = v12 + v8.z;
-            const float v14 = factor[1][tile.row(i)] * v5.w + (acc[i][j
-                + 3] * factor[0][tile.row(i)] + v6.w);
-            const float v15 = v14 + v8.w;
-            *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v9 * 0.70710677f)
-                + 1.f) * (v9 * 0.5f), (erff(v11 * 0.70710677f) + 1.f) * (v11 * 0.5f),
-                (erff(v13 * 0.70710677f) + 1.f) * (v13 * 0.5f),
-                (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f));
+            const float4 v9 = *reinterpret_cast<const float4 *>(&p3[i2]);
+            const float v10 = factor[1][tile.row(i)] * v8.x + (acc[i][j] * factor[0][tile.row(i)]
+                + v9.x);
+            const float4 v11 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            const float v12 = v10 + v11.x;
+            const float v13 = factor[1][tile.row(i)] * v8.y + (acc[i][j
+                + 1] * factor[0][tile.row(i)] + v9.y);
+            const float v14 = v13 + v11.y;
+            const float v15 = factor[1][tile.row(i)] * v8.z + (acc[i][j
+                + 2] * factor[0][tile.row(i)] + v9.z);
+            const float v16 = v15 + v11.z;
+            const float v17 = factor[1][tile.row(i)] * v8.w + (acc[i][j
+                + 3] * factor[0][tile.row(i)] + v9.w);
+            const float v18 = v17 + v11.w;
+            *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v12 * 0.70710677f)
+                + 1.f) * (v12 * 0.5f), (erff(v14 * 0.70710677f) + 1.f) * (v14 * 0.5f),
+                (erff(v16 * 0.70710677f) + 1.f) * (v16 * 0.5f),
+                (erff(v18 * 0.70710677f) + 1.f) * (v18 * 0.5f));
         }
     }
 }
 
 // b.0.p[0,i1,i2] = sum(r0) g.0[0,i1,r0] * b.0.w[r0,i2]
 // h.0[0,i1,i2] = r.0[0,i1,i2] + b.0.p[0,i1,i2] + b.0.b[i2]
-// p0: g.0, p1: b.0.w, p2: r.0, p3: b.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_6e7c9e56(const float *p0,
+// p0: g.0, p1: b.0.w, p2: b.0.b, p3: r.0
+static __global__ void __launch_bounds__(256, 1) k_product_888d623c(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
@@ -1590,9 +1639,30 @@ static __global__ void __launch_bounds__(256, 1) k_product_6e7c9e56(const float 
     const unsigned part = blockIdx.x % 3, from = part * 1024u;
     tile.multiply<true, false, 2>(from, min(from + 1024u, 3072u), moving<4, 393216>(a), moving<3072,
         49152>(b), next_early, dot);
+    const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
+    // On its way while the sums meet.
+    struct found_y {
+        float4 v0;
+        float4 v1;
+    };
+    found_y held[4 * shares.OWN / 4];
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += 4) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        const int i = e / 4;
+        const int j = e % 4;
+        found_y &f = held[s / 4];
+        const int i1 = (int)(m0 + tile.row(i, thread));
+        const int i2 = (int)(n0 + tile.column(j, thread));
+        if (i1 < 197) {
+            f.v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            f.v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 768 + i2]);
+        }
+    }
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<3, 2, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -1604,13 +1674,13 @@ static __global__ void __launch_bounds__(256, 1) k_product_6e7c9e56(const float 
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = e / 4, j = e % 4;
+        const found_y &f = held[s / 4];
         const int i1 = (int)(m0 + tile.row(i, thread));
         const int i2 = (int)(n0 + tile.column(j, thread));
         if (i1 < 197) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + i2]);
-            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
-            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + v0.x + v1.x,
-                sum[s + 1] + v0.y + v1.y, sum[s + 2] + v0.z + v1.z, sum[s + 3] + v0.w + v1.w);
+            *reinterpret_cast<float4 *>(&y[i1 * 768 + i2]) = make_float4(sum[s] + f.v1.x + f.v0.x,
+                sum[s + 1] + f.v1.y + f.v0.y, sum[s + 2] + f.v1.z + f.v0.z,
+                sum[s + 3] + f.v1.w + f.v0.w);
         }
     }
     shares.end();
@@ -2720,64 +2790,64 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_place, v_token, v_b, v_h));
     CALL(launch(m, LAST, k_row_0d02becc, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.0.t.split", 252, 256, stream, v_n_0, v_a_0_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.0.t.split", 252, 256, stream, v_n_0, v_a_0_qkv_w,
         v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_h,
-        v_a_0_b, v_r_0, (float4 *)v_workspace, v_arrived + 60));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
-        v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_r_0,
-        v_b_0_b, v_h_0, (float4 *)v_workspace, v_arrived + 144));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_a_0_b,
+        v_h, v_r_0, (float4 *)v_workspace, v_arrived + 60));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
+        v_f_0_b, v_m_0_offset, v_m_0_offset2, v_g_0));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_b_0_b,
+        v_r_0, v_h_0, (float4 *)v_workspace, v_arrived + 144));
     CALL(launch(m, LAST, k_row_0d02becc, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
         v_n_1));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.1.t.split", 252, 256, stream, v_n_1, v_a_1_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.1.t.split", 252, 256, stream, v_n_1, v_a_1_qkv_w,
         v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_h_0,
-        v_a_1_b, v_r_1, (float4 *)v_workspace, v_arrived + 288));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
-        v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_r_1,
-        v_b_1_b, v_h_1, (float4 *)v_workspace, v_arrived + 372));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_a_1_b,
+        v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 288));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
+        v_f_1_b, v_m_1_offset, v_m_1_offset2, v_g_1));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_b_1_b,
+        v_r_1, v_h_1, (float4 *)v_workspace, v_arrived + 372));
     CALL(launch(m, LAST, k_row_0d02becc, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
         v_n_2));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.2.t.split", 252, 256, stream, v_n_2, v_a_2_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.2.t.split", 252, 256, stream, v_n_2, v_a_2_qkv_w,
         v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_h_1,
-        v_a_2_b, v_r_2, (float4 *)v_workspace, v_arrived + 516));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
-        v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_r_2,
-        v_b_2_b, v_h_2, (float4 *)v_workspace, v_arrived + 600));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_a_2_b,
+        v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 516));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
+        v_f_2_b, v_m_2_offset, v_m_2_offset2, v_g_2));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_b_2_b,
+        v_r_2, v_h_2, (float4 *)v_workspace, v_arrived + 600));
     CALL(launch(m, LAST, k_row_0d02becc, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
         v_n_3));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.3.t.split", 252, 256, stream, v_n_3, v_a_3_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.3.t.split", 252, 256, stream, v_n_3, v_a_3_qkv_w,
         v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_h_2,
-        v_a_3_b, v_r_3, (float4 *)v_workspace, v_arrived + 744));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
-        v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_r_3,
-        v_b_3_b, v_h_3, (float4 *)v_workspace, v_arrived + 828));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_a_3_b,
+        v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 744));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
+        v_f_3_b, v_m_3_offset, v_m_3_offset2, v_g_3));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_b_3_b,
+        v_r_3, v_h_3, (float4 *)v_workspace, v_arrived + 828));
     CALL(launch(m, LAST, k_row_0d02becc, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
         v_n_4));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.4.t.split", 252, 256, stream, v_n_4, v_a_4_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.4.t.split", 252, 256, stream, v_n_4, v_a_4_qkv_w,
         v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_h_3,
-        v_a_4_b, v_r_4, (float4 *)v_workspace, v_arrived + 972));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
-        v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_r_4,
-        v_b_4_b, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_a_4_b,
+        v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 972));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
+        v_f_4_b, v_m_4_offset, v_m_4_offset2, v_g_4));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.4", 252, 256, stream, v_g_4, v_b_4_w, v_b_4_b,
+        v_r_4, v_h_4, (float4 *)v_workspace, v_arrived + 1056));
     return 0;
 }
 
@@ -2786,43 +2856,43 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
     (void)out;
     CALL(launch(m, LAST, k_row_0d02becc, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
         v_n_5));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.5.t.split", 252, 256, stream, v_n_5, v_a_5_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.5.t.split", 252, 256, stream, v_n_5, v_a_5_qkv_w,
         v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_h_4,
-        v_a_5_b, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
-        v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_r_5,
-        v_b_5_b, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_a_5_b,
+        v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
+        v_f_5_b, v_m_5_offset, v_m_5_offset2, v_g_5));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_b_5_b,
+        v_r_5, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
     CALL(launch(m, LAST, k_row_0d02becc, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
         v_n_6));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.6.t.split", 252, 256, stream, v_n_6, v_a_6_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.6.t.split", 252, 256, stream, v_n_6, v_a_6_qkv_w,
         v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_h_5,
-        v_a_6_b, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
-        v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_r_6,
-        v_b_6_b, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_a_6_b,
+        v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
+        v_f_6_b, v_m_6_offset, v_m_6_offset2, v_g_6));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_b_6_b,
+        v_r_6, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
     CALL(launch(m, LAST, k_row_0d02becc, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
         v_n_7));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.7.t.split", 252, 256, stream, v_n_7, v_a_7_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.7.t.split", 252, 256, stream, v_n_7, v_a_7_qkv_w,
         v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_h_6,
-        v_a_7_b, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
-        v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_r_7,
-        v_b_7_b, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_a_7_b,
+        v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
+        v_f_7_b, v_m_7_offset, v_m_7_offset2, v_g_7));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_b_7_b,
+        v_r_7, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
     CALL(launch(m, LAST, k_row_0d02becc, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
         v_n_8));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.8.t.split", 252, 256, stream, v_n_8, v_a_8_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.8.t.split", 252, 256, stream, v_n_8, v_a_8_qkv_w,
         v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
@@ -2832,39 +2902,39 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_h_7,
-        v_a_8_b, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
-        v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_r_8,
-        v_b_8_b, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_a_8_b,
+        v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
+        v_f_8_b, v_m_8_offset, v_m_8_offset2, v_g_8));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_b_8_b,
+        v_r_8, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
     CALL(launch(m, LAST, k_row_0d02becc, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
         v_n_9));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.9.t.split", 252, 256, stream, v_n_9, v_a_9_qkv_w,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.9.t.split", 252, 256, stream, v_n_9, v_a_9_qkv_w,
         v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_h_8,
-        v_a_9_b, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
-        v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_r_9,
-        v_b_9_b, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_a_9_b,
+        v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
+        v_f_9_b, v_m_9_offset, v_m_9_offset2, v_g_9));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_b_9_b,
+        v_r_9, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
     CALL(launch(m, LAST, k_row_0d02becc, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias,
         v_n_10));
-    CALL(launch(m, ALONE, k_product_c98a2619, "a.10.t.split", 252, 256, stream, v_n_10,
+    CALL(launch(m, ALONE, k_product_15477e40, "a.10.t.split", 252, 256, stream, v_n_10,
         v_a_10_qkv_w, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
-    CALL(launch(m, ALONE, k_product_377b652c, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w, v_h_9,
-        v_a_10_b, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
-    CALL(launch(m, ALONE, k_product_ec57505e, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
-        v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
-    CALL(launch(m, FIRST, k_product_6e7c9e56, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_r_10,
-        v_b_10_b, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
+    CALL(launch(m, ALONE, k_product_55e2ba92, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w,
+        v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
+    CALL(launch(m, ALONE, k_product_5e98cc34, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
+        v_f_10_b, v_m_10_offset, v_m_10_offset2, v_g_10));
+    CALL(launch(m, FIRST, k_product_888d623c, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_b_10_b,
+        v_r_10, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
     CALL(launch(m, LAST, k_row_0d02becc, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias,
         v_n_11));
-    CALL(launch(m, FIRST, k_product_c98a2619, "a.11.t.split", 252, 256, stream, v_n_11,
+    CALL(launch(m, FIRST, k_product_15477e40, "a.11.t.split", 252, 256, stream, v_n_11,
         v_a_11_qkv_w, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, MIDDLE, k_attention_87960e9a, "a.11.o.needed", 12, 256, stream, v_a_11_t_split,
         v_a_11_c_needed));

@@ -465,14 +465,20 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $room __shared__ float total[1][64][row_sums<64, 16, 4>::PARTS], factor[1][64]
 #define $totals sums.total(sums.sum, total[0])
 #define $leave shares.rows[line] = sums.of(total[0], line)
-#define $factor factor[0][line] = add_row(shares, 0, line)
+#define $factor factor[0][line] = add_row(shares, 0, line) + row.v
 #define $shared 64u
 #define $also y[e] = factor[0][e]
+#define $held struct found_y { float v; }
+#define $vectors 16
+#define $at const int i = $i, j = $j
+#define $hold f.v = p0[i * 4 + j]
+#define $rowHeld struct found_row { float v; }
+#define $rowHold f.v = p0[m0 + line]
 #define $along true, false
 #define $early 2
 #define $a summing(moving<4, 0>(a), &sums)
 #define $b b
-#define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = sum[0] + acc[i % 4][j % 4] * float(e)
+#define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = sum[0] + acc[i % 4][j % 4] * f.v
 #endif
 
 #ifdef LINT_tiles

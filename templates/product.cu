@@ -31,6 +31,12 @@
 //@key factor   makes what is made of them for each row, factor[..][line]
 //@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it
 //@key shared   elements or vectors of a block's share
+//@key held     declares what is made of the sums finds in memory; empty: nothing that is worth it
+//@key vectors  how often a thread does
+//@key at       row i and column j of element e, where that needs them
+//@key hold     finds it, as f, for the result at m0 + row i and n0 + column j
+//@key rowHeld  declares what the factors of a row find in memory; empty: nothing
+//@key rowHold  finds it, as f, for row m0 + line
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
 static __global__ void $bounds $name($params) {
     $storage;
@@ -55,10 +61,44 @@ static __global__ void $bounds $name($params) {
     //@if second
     $second;
     //@end
+    //@if parts
+    const $sharing shares(parts, arrived, &tile);
+    //@end
+    //@if held
+    // On its way while the sums meet.
+    $held;
+    found_y held[$vectors];
+    //@if parts
+#pragma unroll
+    for (int s = 0; s < 4 * shares.OWN; s += $V) {
+        if (!shares.has(s / 4)) break;
+        const unsigned thread = shares.thread(s / 4);
+        const int e = 4 * shares.vector(s / 4) + s % 4;
+        $at;
+        found_y &f = held[s / $V];
+        $hold;
+    }
+    //@else
+#pragma unroll
+    for (int e = 0; e < $rows * $RN; e += $V) {
+        $at;
+        found_y &f = held[e / $V];
+        $hold;
+    }
+    //@end
+    //@end
+    //@if rowHeld
+    $rowHeld;
+    found_row row;
+    if (threadIdx.x < $lines) {
+        const unsigned line = threadIdx.x;
+        found_row &f = row;
+        $rowHold;
+    }
+    //@end
     float acc[$RM][$RN] = {};
     tile.finish(dot, acc);
     //@if parts
-    const $sharing shares(parts, arrived, &tile);
     leave_part(shares, acc);
     //@end
     //@if sums
@@ -105,6 +145,9 @@ static __global__ void $bounds $name($params) {
         const unsigned thread = shares.thread(s / 4);
         const int e = 4 * shares.vector(s / 4) + s % 4;
         const int i = $i, j = $j;
+        //@if held
+        const found_y &f = held[s / $V];
+        //@end
         $store;
     }
     shares.end();
@@ -112,6 +155,9 @@ static __global__ void $bounds $name($params) {
 #pragma unroll
     for (int e = 0; e < $rows * $RN; e += $V) {
         const int i = $i, j = $j;
+        //@if held
+        const found_y &f = held[e / $V];
+        //@end
         $store;
     }
     //@end

@@ -252,6 +252,39 @@ def check_steps(math, folder):
     return None if kernels else "%s: nothing is computed on tensor cores" % math
 
 
+# A product whose sums meet in shared memory, and what is added to them.
+ENDS = """ein 1
+model ends
+input x: f32[128,1024]
+input r: f32[128,1024]
+weight w: f32[1024,1024] = randn(std=0.1)
+weight b: f32[1024] = randn(std=0.1)
+output y
+p = MatMul(x, w)
+y[i,j] = p[i,j] + b[j] + r[i,j]
+"""
+
+
+def check_ends(math, folder):
+    """What is added to sums is asked for before they meet: behind the last barrier nothing is."""
+    source, path = os.path.join(folder, "ends.ein"), os.path.join(folder, "ends.cu")
+    ptx = os.path.join(folder, "ends.ptx")
+    with open(source, "w") as f:
+        f.write(ENDS)
+    subprocess.run(["build/einnet", "emit", source, "-o", path, "--libs", "none", "--math", math,
+                    "--only-math", "--gpu", "h200"], check=True)
+    subprocess.run(["nvcc", "-std=c++14", "-arch=" + ARCH, "-ptx", path, "-o", ptx], check=True)
+    with open(path) as f:
+        kernel = steps_of(f.read())[-1][1]
+    with open(ptx) as f:
+        part = next(p for p in f.read().split(".entry ")[1:] if kernel in p.split("(")[0])
+    before, _, rest = part.partition("st.global")
+    meeting, barriers = re.split(r"ld\.global", before)[-1], r"\b(?:bar|barrier)\.[a-z]"
+    if rest and re.search(barriers, meeting):
+        return None
+    return "%s: %s loads behind the last barrier" % (math, kernel)
+
+
 def check_large(math, folder):
     """Of tiles with the same estimate a large product has the one of fewer words from shared memory
     for each product of numbers: warps of 64 x 64."""
@@ -294,6 +327,7 @@ def main():
         found += [check_copies(folder), check_columns(folder)]
         found += [look(math, folder) for look in (check_steps, check_large)
                   for math in ("tf32", "fp16")]
+        found += [check_ends(math, folder) for math in ("fp32", "tf32", "fp16")]
         found += [check_taps(math, width, want, folder) for math, width, want in TAPS]
         for wrong in found:
             failed += wrong is not None

@@ -56,6 +56,17 @@ kf = Cast(k; to=f32)
 pf = Mul(qf, f)
 parts = Add(pf, kf)
 """
+# The sums of a product meet in shared memory, and what is added to them is loaded before.
+ENDED = """ein 1
+model e
+input x: f32[256,1024]
+input a: i32[256,256]
+input b: i32[256,256]
+weight w: f32[1024,256] = randn(std=0.1)
+output y
+p = MatMul(x, w)
+y[i,j] = p[i,j] + 0.5 * (a[i,j] - b[i,j])
+"""
 A = np.array([100000001, 2000000003, 16777217, 65536, 200, -5], np.int32)
 B = np.array([100000000, 2000000000, 16777216, 65536, 7, 3], np.int32)
 C = np.array([1 << 40, (1 << 53) + 1, -(1 << 60), 5, 7, 1 << 33], np.int64)
@@ -93,37 +104,57 @@ def wrong(folder):
     return out
 
 
+def emitted(folder, model, options, given):
+    """Emits a model, builds it, runs it with the inputs of folder `given`; gives its outputs'."""
+    path = os.path.join(folder, model)
+    if not os.path.exists(path + ".weights"):
+        subprocess.run([EINNET, "pack", path + ".ein", "-o", path + ".weights"], check=True)
+    subprocess.run([EINNET, "emit", path + ".ein", "-o", path + ".cu", "--test",
+                    path + "_test.cu"] + options, check=True)
+    subprocess.run([JUDGE, "--quick", "-o", path, path + "_test.cu", path + ".cu"], check=True)
+    out = path + ".out"
+    os.makedirs(out, exist_ok=True)
+    subprocess.run([path, path + ".weights", "--out", out] + inputs_of(given), check=True,
+                   stdout=subprocess.DEVNULL)
+    return out
+
+
+def inputs_of(given):
+    return [word for name in sorted(os.listdir(given)) for word in
+            ("--in", "%s=%s" % (name.partition(".")[0], os.path.join(given, name)))]
+
+
+def saved(folder, model, text, values):
+    """Writes a model and its inputs; gives their folder."""
+    given = os.path.join(folder, model + ".in")
+    with open(os.path.join(folder, model + ".ein"), "w") as file:
+        file.write(text)
+    os.mkdir(given)
+    for name, value in values.items():
+        np.save(os.path.join(given, name + ".npy"), value)
+    return given
+
+
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
-        model, given = os.path.join(folder, "m.ein"), os.path.join(folder, "in")
-        with open(model, "w") as file:
-            file.write(MODEL)
-        os.mkdir(given)
-        for name, value in zip("abcdef", (A, B, C, D, E, F)):
-            np.save(os.path.join(given, name + ".npy"), value)
-        inputs = ["--in=%s=%s/%s.npy" % (name, given, name) for name in "abcdef"]
+        given = saved(folder, "m", MODEL, dict(zip("abcdef", (A, B, C, D, E, F))))
         out = os.path.join(folder, "eval")
-        subprocess.run([EINNET, "eval", model, "--out", out] + inputs, check=True)
+        subprocess.run([EINNET, "eval", os.path.join(folder, "m.ein"), "--out", out] +
+                       inputs_of(given), check=True)
         # eval computes in float64, which has 53 digits
         wide = ("less", "offset", "square", "quotient", "rest", "parts")
         checks.none("eval", [words for words in wrong(out) if words.split(":")[0] not in wide])
         for options in OPTIONS:
-            if options == []:
-                subprocess.run([EINNET, "pack", model, "-o", os.path.join(folder, "w")],
-                               check=True)
-            source, program = os.path.join(folder, "m.cu"), os.path.join(folder, "m")
-            subprocess.run([EINNET, "emit", model, "-o", source, "--test",
-                            os.path.join(folder, "m_test.cu")] + options, check=True)
-            subprocess.run([JUDGE, "--quick", "-o", program, os.path.join(folder, "m_test.cu"),
-                            source], check=True)
-            out = os.path.join(folder, "run")
-            os.makedirs(out, exist_ok=True)
-            subprocess.run([program, os.path.join(folder, "w"), "--out", out] +
-                           [word for name in "abcdef" for word in
-                            ("--in", "%s=%s/%s.npy" % (name, given, name))], check=True,
-                           stdout=subprocess.DEVNULL)
-            checks.none("emitted %s" % " ".join(options), wrong(out))
+            checks.none("emitted %s" % " ".join(options),
+                        wrong(emitted(folder, "m", options, given)))
+        a, b = np.resize(A, (256, 256)), np.resize(B, (256, 256))
+        given = saved(folder, "e", ENDED, {"x": np.zeros((256, 1024), np.float32), "a": a, "b": b})
+        out = emitted(folder, "e", ["--libs", "none"], given)
+        with open(os.path.join(folder, "e.cu")) as file:
+            checks.check("the differences are a product's epilogue", " k_product_" in file.read())
+        got = np.load(os.path.join(out, "y.npy"))
+        checks.check("and integers there", np.array_equal(got, np.float32(0.5) * (a - b)), str(got))
     return checks.finish()
 
 

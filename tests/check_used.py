@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an emitted file defines it uses: macros, functions, templates, types.
+"""What an emitted file defines it uses: macros, functions, templates, types, values of kernels.
 
 Models in several arithmetics, with libraries and without; each name that a file's own lines define
 at their left margin must stand in it once more. Kernels of run stand in front of those that create
@@ -39,7 +39,14 @@ y[m,h,f] = sum(k) x[m,h*8+k] * w[k,f] where h in 0:1
 EXAMPLE = """#define A 1
 static int f(int a) { return a; }
 int g() { return B; }
+static __global__ void k(int *y) {
+    const int t0 = *y;
+    const int t1 = *y;
+    y[t1] = 1;
+}
 """
+# Its loads of a window try eight neighbours, then four, then one.
+WINDOWS = ("models/gcn", "--math fp16 --dim N=4")
 
 
 def unused(text):
@@ -48,6 +55,16 @@ def unused(text):
     words = collections.Counter(re.findall(r"[A-Za-z_]\w*", text))
     names = {name for define in DEFINES for name in re.findall(define, text, re.M)}
     return sorted(name for name in names if words[name] < 2)
+
+
+def idle(text):
+    """Numbers and values that a kernel declares and does not name again."""
+    found = []
+    for body in re.findall(r"^static __global__ .*?^}", text, re.M | re.S):
+        words = collections.Counter(re.findall(r"[A-Za-z_]\w*", body))
+        names = re.findall(r"^ +const (?:int|long long|float4?) ([tv]\d+) = ", body, re.M)
+        found += [name for name in names if words[name] < 2]
+    return found
 
 
 def misplaced(text):
@@ -68,21 +85,22 @@ def twice(text):
 
 def main():
     checks = Checks()
-    checks.check("names that are defined alone are found", unused(EXAMPLE) == ["A", "f"])
-    for model in MODELS:
-        for options in OPTIONS:
-            path = os.path.join(ROOT, model + ".ein")
-            done = subprocess.run([EINNET, "emit", path, "-o", "-"] + options.split(),
-                                  stdout=subprocess.PIPE, check=True)
-            text = done.stdout.decode()
-            checks.none("%s %s: kernels in their places" % (model, options), misplaced(text))
-            checks.none("%s %s: operands and their tensors" % (model, options),
-                        re.findall(r"^ *//.*\bp\d+:$", text, re.M))
-            # What the model's sizes are called is for those who include the header.
-            text = re.sub(r"^#define \w+_(ARENA|WEIGHT)_BYTES .*\n", "", text, flags=re.M)
-            names = unused(text)
-            checks.check("%s %s" % (model, options), not names, " ".join(names))
-            checks.none("%s %s: types defined twice" % (model, options), twice(text))
+    checks.check("names that are defined alone are found", unused(EXAMPLE) == ["A", "f", "k"])
+    checks.check("and what kernels do", idle(EXAMPLE) == ["t0"])
+    for model, options in [(m, o) for m in MODELS for o in OPTIONS] + [WINDOWS]:
+        path = os.path.join(ROOT, model + ".ein")
+        done = subprocess.run([EINNET, "emit", path, "-o", "-"] + options.split(),
+                              stdout=subprocess.PIPE, check=True)
+        text = done.stdout.decode()
+        checks.none("%s %s: kernels in their places" % (model, options), misplaced(text))
+        checks.none("%s %s: operands and their tensors" % (model, options),
+                    re.findall(r"^ *//.*\bp\d+:$", text, re.M))
+        # What the model's sizes are called is for those who include the header.
+        text = re.sub(r"^#define \w+_(ARENA|WEIGHT)_BYTES .*\n", "", text, flags=re.M)
+        names = unused(text)
+        checks.check("%s %s" % (model, options), not names, " ".join(names))
+        checks.none("%s %s: types defined twice" % (model, options), twice(text))
+        checks.none("%s %s: what kernels declare" % (model, options), idle(text))
     done = subprocess.run([EINNET, "emit", "-", "-o", "-", "--form", "2"], input=MOVED.encode(),
                           stdout=subprocess.PIPE, check=True)
     checks.none("one kernel moves weights: types defined twice", twice(done.stdout.decode()))

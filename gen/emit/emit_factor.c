@@ -22,6 +22,8 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
+    // What the map behind the sums, and the factors of a row, find before these meet; or empty.
+    ein__buf held, hold, row_held, row_hold;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
     const char
@@ -89,6 +91,10 @@ static void ein__kprod_free(ein__kprod *r) {
         ein__buf_free(&r->found[k]);
         ein__buf_free(&r->make[k]);
     }
+    ein__buf_free(&r->held);
+    ein__buf_free(&r->hold);
+    ein__buf_free(&r->row_held);
+    ein__buf_free(&r->row_hold);
     ein__buf_free(&r->store);
     ein__buf_free(&r->start);
     ein__buf_free(&r->room);
@@ -209,27 +215,25 @@ static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int
     return step ? 16 * (run < 32 ? run : 32) / step : 0;
 }
 
-// The factor's address with `width` lanes along `slot`, or with one where they are no vector.
-static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int width,
-                                      bool *vector) {
+// The factor's address with `*width` lanes along `slot`, or half as many where these are no vector,
+// but four at least; or else with one.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int *width) {
     size_t mark[2] = {g->code[0].n, g->code[1].n};
     int nindex = g->nindex;
-    g->vec = width;
-    g->vec_slot = slot;
-    ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
-    *vector = at.vector;
-    if (!at.vector) {
+    for (; slot >= 0 && *width >= 4; *width /= 2) {
+        g->vec = *width;
+        g->vec_slot = slot;
+        ein__kaccess at = ein__kaccess_of(g, read, 0);
+        g->vec = 1;
+        g->vec_slot = -1;
+        if (at.vector) return at;
         // What was named for it is taken back.
         ein__kforget(g, 0);
         for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
         g->nindex = nindex;
-        g->vec = 1;
-        g->vec_slot = -1;
-        at = ein__kaccess_of(g, read, 0);
     }
-    g->vec = 1;
-    g->vec_slot = -1;
-    return at;
+    *width = 1;
+    return ein__kaccess_of(g, read, 0);
 }
 
 // What a factor is computed from: its reads, but those of positions.
@@ -245,12 +249,14 @@ static void ein__kprod_reads(const ein__kgen *g, ein__ex ex, ein__ex **list) {
 }
 
 // Makes a read a member of what a load finds, from one of `values`; as it is stored, since what
-// converts it would wait for it. What is known before the loads, and lanes of their own, stay in
-// the text. Gives how many words the member has.
+// converts it would wait for it. What is known before the loads, lanes of their own, and integers,
+// which may be more than a float has digits for, stay in the text. Gives how many words the member
+// has.
 static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf *values,
                            ein__buf *first) {
     ein__kaccess at = ein__kaccess_of(g, read, 0);
-    if (!at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
+    bool floats = at.dtype == EIN__F32 || at.dtype == EIN__F16 || at.dtype == EIN__BF16;
+    if (!floats || !at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
     double pad = ein__kbits(ein__ex_get(g->ctx, read));
     bool half = at.dtype == EIN__F16 && pad == 0, bfloat = at.dtype == EIN__BF16 && pad == 0;
     const char *one = half ? "__half" : bfloat ? "__nv_bfloat16" : "float";
@@ -287,6 +293,48 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
         g->over[n].lane[i] =
             at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
     return !at.vector ? 1 : half || bfloat ? 2 : 4;
+}
+
+// Whether sums of groups of threads or of blocks meet behind the last step. Tiles whose do not have
+// more sums a thread, and no registers to spare.
+static bool ein__kprod_meets(const ein__kprod *r) { return r->parts > 1 || r->t->parts > 1; }
+
+// Asks for those of `reads` of which a thread has `times` (NULL: one) each, in `hold`, to where
+// `first` makes values of them, as members of structure found_`name` in `out`. False, and nothing
+// was named: there are none, or they take more than `most` registers.
+static bool ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times, int most,
+                           const char *name, ein__buf *out, ein__buf *hold, ein__buf *first) {
+    ein__buf members = {0}, *post = g->post;
+    ein__needs needs = g->needs;
+    ptrdiff_t named = arrlen(g->name);
+    int nover = g->nover, words = 0;
+    ein__put(hold, "");
+    g->post = hold;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++) {
+        size_t mark = hold->n;
+        ptrdiff_t known = arrlen(g->name);
+        int one = ein__kprod_find(g, reads[i], &members, hold, first);
+        words += one * (times ? times[i] : 1);
+        if (one) continue;
+        hold->s[hold->n = mark] = 0;
+        if (g->name) arrsetlen(g->name, known);
+    }
+    g->post = post;
+    // Names of that place are not those of where the values are used.
+    if (g->name) arrsetlen(g->name, named);
+    bool fits = words && words <= most;
+    if (fits) {
+        ein__putf(out, "struct found_%s {\n", name);
+        ein__kindent(out, members.s, 4);
+        ein__put(out, "};\n");
+    } else {
+        g->nover = nover;
+        g->needs = needs;
+        ein__buf_free(hold);
+        ein__buf_free(first);
+    }
+    ein__buf_free(&members);
+    return fits;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of
@@ -619,7 +667,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
     bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
     bool converts = (half && !fp16) || type == EIN__BF16;
-    bool computed = read.i != r->main[side].i || converts, vector;
+    bool computed = read.i != r->main[side].i || converts, vector = false;
     ein__kfeed f = {.moves = false};
     ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
@@ -644,11 +692,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
     if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
-    else at = ein__kprod_access(g, read, lane, width, &vector);
-    // Eight that do not begin together may be two times four.
-    if (!vector && lane >= 0 && width == 8)
-        at = ein__kprod_access(g, read, lane, width = 4, &vector);
-    if (!vector) width = 1;
+    else at = ein__kprod_access(g, read, lane, &width);
+    if (computed && !vector) width = 1;
     const char *across, *term;
     int wide = (along ? terms : ein__tile_side(tile)) / width;
     ein__kprod_element(c, along, tile, terms, width, &across, &term);

@@ -19,14 +19,13 @@ static void ein__kprod_shift(ein__kgen *g, ein__kprod *r) {
     ein__kscan scan = ein__kscan_make(g);
     ein__buf body = {0};
     int rows[EIN__MAX_ITERS];
-    bool vector;
     const char *zero;
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(rows, r->order[0], sizeof rows);
     ein__kscan_row(g, &scan, r->shift);
     int n = ein__kmerge(g, &scan, rows, r->n[0]);
     for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
-    ein__kaccess at = ein__kprod_access(g, r->shift, -1, 1, &vector);
+    ein__kaccess at = ein__kprod_access(g, r->shift, -1, &(int){1});
     const char *m = ein__kprod_flat(g, rows, n, "m"),
                *value = ein__kprod_value(g, r, &at, 1, &zero);
     ein__put(&body, g->code[1].s);
@@ -126,12 +125,27 @@ static void ein__kprod_whole(ein__kprod *r, int i, ein__buf *to) {
     ein__putf(to, "add_row(shares, %d, line);\n", i);
 }
 
+enum { EIN__ROW_WORDS = 4 };  // registers of a thread for what a row's factors read
+
+// What the factors of a row read is asked for before its sums meet; `first` makes values of it.
+static void ein__kprod_row_hold(ein__kgen *g, ein__kprod *r, int n, const int *rows, int nrow,
+                                ein__buf *first) {
+    ein__ex *reads = NULL;
+    ein__buf hold = {0};
+    for (int i = 0; i < n; i++) ein__kprod_reads(g, r->made[i], &reads);
+    if (ein__kprod_ask(g, reads, NULL, EIN__ROW_WORDS, "row", &r->row_held, &hold, first))
+        ein__kprod_inside(g, &r->row_hold, rows, nrow, ein__kprod_flat(g, rows, nrow, "m"),
+                          "m0 + line", r->p.extent[0] % r->t->rows == 0, r->p.extent[0], hold.s);
+    ein__buf_free(&hold);
+    arrfree(reads);
+}
+
 // What is made of the rows' sums, for row m0 + line of the tile.
 static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
     ein__kscan scan = ein__kscan_make(g);
-    ein__buf body = {0}, last = {0};
-    int rows[EIN__MAX_ITERS], n = step->nrow - r->kinds;
+    ein__buf body = {0}, first = {0}, last = {0};
+    int rows[EIN__MAX_ITERS], n = step->nrow - r->kinds, nover = g->nover;
     memcpy(g->slot, r->slot, sizeof r->slot);
     memcpy(rows, r->order[0], sizeof rows);
     ein__kuncount(g);
@@ -149,6 +163,8 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
     }
     int nrow = ein__kmerge(g, &scan, rows, r->n[0]);
     for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    if (ein__kprod_meets(r)) ein__kprod_row_hold(g, r, n, rows, nrow, &first);
+    if (r->row_held.n) ein__putf(&body, "const found_row &f = row;\n%s", first.n ? first.s : "");
     for (int i = 0; i < n; i++)
         ein__putf(&last, "factor[%d][line] = %s;\n", i, ein__kvalue(g, r->made[i], 0).s);
     ein__putf(&body, "%s%s", g->code[1].s, last.s);
@@ -156,7 +172,9 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
                       r->p.extent[0] % r->t->rows == 0, r->p.extent[0], body.s);
     ein__kprod_leave(g);
     ein__kprod_name_factors(g, r, n, "line");
+    g->nover = nover;
     ein__buf_free(&body);
+    ein__buf_free(&first);
     ein__buf_free(&last);
     ein__kscan_free(&scan);
 }

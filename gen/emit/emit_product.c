@@ -16,62 +16,139 @@ static ein__ex ein__kprod_body(const ein__kgen *g, const ein__step *step) {
     return step->addend.i ? ein__without_addend(g->ctx, body, step->addend) : body;
 }
 
-// The epilogue and the store at (m, n). False: not with this many lanes.
-static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
-    ein__kscan scan = ein__kscan_make(g);
-    int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
-    memcpy(g->slot, r->slot, sizeof r->slot);
-    memcpy(rows, r->order[0], sizeof rows);
-    memcpy(cols, r->order[1], sizeof cols);
-    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kprod_body(g, step));
-    ein__kscan_out(g, &scan, step->out);
-    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
-    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
-    for (int i = 0; i < nrow; i++) order[n++] = rows[i];
-    for (int i = 0; i < ncol; i++) order[n++] = cols[i];
-    bool ok = g->vec == 1 || (ncol && ein__kvector_out(g, step->out, order, n, &scan));
-    if (ok && g->vec > 1) g->vec_slot = cols[ncol - 1];
-    if (ok) {
-        if (r->p.alpha != 1)
-            for (int i = 0; i < g->vec; i++)
-                ein__putf(&r->store, "%s *= %s;\n", ein__kprod_sum(r, i),
-                          ein__kliteral(g, r->p.alpha).s);
-        ein__ktext value[4];
-        ein__ex body = {0};
-        g->post = &r->store;
-        if (step->nval > 1) {
-            body = ein__kprod_body(g, step);
-            ein__kcount(g, body);
-        }
-        for (int i = 0; i < g->vec; i++) {
-            value[i] = (ein__ktext){ein__kprod_sum(r, i), EIN__PRIMARY, 0};
-            if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
-        }
-        ein__kstore(g, &r->store, step->out, &scan, value);
-        g->post = NULL;
-        ok = !g->scattered;
+// The tile's type, and how many rows and columns of it a thread stores.
+static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
+    const ein__product_tile *t = r->t;
+    if (r->math == EIN__MATH_FP32) {
+        *rows = t->rm / t->parts;
+        *cols = t->rn;
+        ein__kneed(g, EIN__NEED_TILES);
+        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
+                          t->terms, t->parts, t->rm, t->rn, g->vec);
     }
-    const char *m = ein__kprod_flat(g, rows, nrow, "m"), *at = ein__kprod_flat(g, cols, ncol, "n");
+    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
+    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
+    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
+    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
+                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+                      ein__kprod_stages(g, r), g->vec);
+}
+
+// The slots of what a thread stores, as the epilogue and the result merge them: rows and columns.
+typedef struct ein__kends {
+    ein__kscan scan;
+    int rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], nrow, ncol;
+} ein__kends;
+
+// `text`, which is about (m, n), where that is inside; m and n are declared in front of it.
+static void ein__kprod_placed(ein__kgen *g, const ein__kprod *r, const ein__kends *e,
+                              ein__buf *text) {
+    const char *m = ein__kprod_flat(g, e->rows, e->nrow, "m"),
+               *n = ein__kprod_flat(g, e->cols, e->ncol, "n");
     ein__buf in = {0}, body = {0}, head = {0};
     ein__put(&in, "");
-    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, nrow, r->p.extent[0]));
+    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, e->nrow, r->p.extent[0]));
     if (r->p.extent[1] % r->t->cols)
-        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, at, ncol, r->p.extent[1]));
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, n, e->ncol, r->p.extent[1]));
     if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
-    if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
+    if (text->s) ein__kindent(&body, text->s, in.n ? 4 : 0);
     if (in.n) ein__put(&body, "}\n");
     if (body.s) {
         const char *row = ein__namef(g->ctx, "m0 + %s", ein__kprod_row(r));
         const char *column = ein__namef(g->ctx, "n0 + %s", ein__kprod_column(r));
-        ein__kprod_declare(g, &head, rows, nrow, m, row, body.s);
-        ein__kprod_declare(g, &head, cols, ncol, at, column, body.s);
+        ein__kprod_declare(g, &head, e->rows, e->nrow, m, row, body.s);
+        ein__kprod_declare(g, &head, e->cols, e->ncol, n, column, body.s);
     }
-    ein__buf_free(&r->store);
-    ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
+    ein__buf_free(text);
+    ein__putf(text, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
     ein__buf_free(&in);
     ein__buf_free(&body);
     ein__buf_free(&head);
-    ein__kscan_free(&scan);
+}
+
+// How often a thread reads what `read` of the epilogue stands for, of `rows` x `cols` that it
+// stores: once for all rows where that has none of their iterators, and for all columns likewise.
+// Of a cluster's blocks each stores a share, which may be one of the same columns.
+static int ein__kprod_times(ein__kgen *g, const ein__kprod *r, ein__ex read, int rows, int cols) {
+    uint32_t uses = ein__kmask(g, read);
+    int vectors = rows * (cols / g->vec), most = vectors;
+    if (r->cluster) most = (int)ein__ceil(vectors, r->parts);
+    if (r->cluster && vectors % r->parts) return most;
+    int down = uses & r->p.group[0] ? rows : 1, across = uses & r->p.group[1] ? cols / g->vec : 1;
+    return (int)ein__least(down * across, most);
+}
+
+// What the epilogue reads is asked for before the sums of groups or blocks meet, which takes as
+// long as memory takes to answer; `first` is what makes values of it. Nothing where a thread would
+// need too many registers for it.
+static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ein__ex body,
+                            int rows, int cols, ein__buf *first) {
+    ein__ex *reads = NULL;
+    int *times = NULL;
+    ein__kslot slot[EIN__MAX_ITERS];
+    memcpy(slot, g->slot, sizeof slot);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    ein__kprod_reads(g, body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        arrput(times, ein__kprod_times(g, r, reads[i], rows, cols));
+    if (ein__kprod_ask(g, reads, times, EIN__FOUND_WORDS, "y", &r->held, &r->hold, first))
+        ein__kprod_placed(g, r, e, &r->hold);
+    memcpy(g->slot, slot, sizeof slot);
+    arrfree(times);
+    arrfree(reads);
+}
+
+// The value of each lane of what is stored: the sum, and what the epilogue makes of it.
+static void ein__kprod_values(ein__kgen *g, const ein__step *step, ein__kprod *r,
+                              const ein__kends *e, int rows, int cols, ein__ktext value[4]) {
+    ein__buf first = {0};
+    ein__ex body = {0};
+    if (step->nval > 1) body = ein__kprod_body(g, step);
+    if (body.i && ein__kprod_meets(r)) ein__kprod_hold(g, r, e, body, rows, cols, &first);
+    g->post = &r->store;
+    if (r->p.alpha != 1)
+        for (int i = 0; i < g->vec; i++)
+            ein__putf(&r->store, "%s *= %s;\n", ein__kprod_sum(r, i),
+                      ein__kliteral(g, r->p.alpha).s);
+    if (first.s) ein__put(&r->store, first.s);
+    if (body.i) ein__kcount(g, body);
+    for (int i = 0; i < g->vec; i++) {
+        value[i] = (ein__ktext){ein__kprod_sum(r, i), EIN__PRIMARY, 0};
+        if (body.i) value[i] = ein__kvalue(g, body, i);
+    }
+    ein__buf_free(&first);
+}
+
+// The epilogue and the store at (m, n). False: not with this many lanes.
+static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    ein__kends e = {.scan = ein__kscan_make(g)};
+    int order[2 * EIN__MAX_ITERS], n = 0, nover = g->nover;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(e.rows, r->order[0], sizeof e.rows);
+    memcpy(e.cols, r->order[1], sizeof e.cols);
+    if (step->nval > 1) ein__kscan_expr(g, &e.scan, ein__kprod_body(g, step));
+    ein__kscan_out(g, &e.scan, step->out);
+    e.nrow = ein__kmerge(g, &e.scan, e.rows, r->n[0]);
+    e.ncol = ein__kmerge(g, &e.scan, e.cols, r->n[1]);
+    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
+    for (int i = 0; i < e.nrow; i++) order[n++] = e.rows[i];
+    for (int i = 0; i < e.ncol; i++) order[n++] = e.cols[i];
+    bool ok = g->vec == 1 || (e.ncol && ein__kvector_out(g, step->out, order, n, &e.scan));
+    if (ok && g->vec > 1) g->vec_slot = e.cols[e.ncol - 1];
+    if (ok) {
+        ein__ktext value[4];
+        int stored[2];
+        ein__kprod_tile(g, r, &stored[0], &stored[1]);
+        ein__kprod_values(g, step, r, &e, stored[0], stored[1], value);
+        ein__kstore(g, &r->store, step->out, &e.scan, value);
+        g->post = NULL;
+        ok = !g->scattered;
+    }
+    g->nover = nover;
+    ein__kprod_placed(g, r, &e, &r->store);
+    ein__kscan_free(&e.scan);
     return ok;
 }
 
@@ -101,26 +178,6 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     }
     ein__put(&r->index, g->code[0].s);
     return below;
-}
-
-// The tile's type, and how many rows and columns of it a thread stores.
-static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
-    const ein__product_tile *t = r->t;
-    if (r->math == EIN__MATH_FP32) {
-        *rows = t->rm / t->parts;
-        *cols = t->rn;
-        ein__kneed(g, EIN__NEED_TILES);
-        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
-                          t->terms, t->parts, t->rm, t->rn, g->vec);
-    }
-    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
-    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
-    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
-    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
-    if (half) ein__kneed(g, EIN__NEED_HALF);
-    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
-                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      ein__kprod_stages(g, r), g->vec);
 }
 
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
@@ -208,6 +265,16 @@ static void ein__kprod_put_second(ein__kgen *g, const ein__kprod *r, ein__buf *o
     ein__buf_free(&text);
 }
 
+// What the loads of the epilogue need of the row and the column of element e.
+static const char *ein__kprod_at(ein__kgen *g, const ein__kprod *r, int cols) {
+    const char *hold = ein__kprod_text(&r->hold), *i = "", *j = "";
+    if (ein__kmentions(hold, "i"))
+        i = cols > 1 ? ein__namef(g->ctx, "const int i = e / %d;\n", cols) : "const int i = e;\n";
+    if (ein__kmentions(hold, "j"))
+        j = cols > 1 ? ein__namef(g->ctx, "const int j = e %% %d;\n", cols) : "const int j = 0;\n";
+    return ein__namef(g->ctx, "%s%s", i, j);
+}
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -251,6 +318,13 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"factor", r->factors.s},
         {"also", r->also.s},
         {"shared", ein__knumber(g, r->shared)},
+        {"held", ein__kprod_text(&r->held)},
+        {"vectors", r->parts > 1 ? ein__namef(c, "4 * shares.OWN / %d", g->vec)
+                                 : ein__namef(c, "%d", rows * cols / g->vec)},
+        {"at", ein__kprod_at(g, r, cols)},
+        {"hold", ein__kprod_text(&r->hold)},
+        {"rowHeld", ein__kprod_text(&r->row_held)},
+        {"rowHold", ein__kprod_text(&r->row_hold)},
         {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);

@@ -11,7 +11,7 @@
 // plan      1 step, 11.0 us estimated; 30.8 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//    11.0 us est. y.phases                 k_product_0cd7596b, in 8 parts
+//    11.0 us est. y.phases                 k_product_ea4e4501, in 8 parts
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -514,7 +514,7 @@ static __device__ __forceinline__ void add_parts(const S &shares, float (&sum)[4
 // y.phases[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) x[i0,r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     y.phases.lines[i1,i2,i3,r1,r2,r0] where i4 in 0:2, i5 in 0:2, pad x 0
 // p0: x, p1: y.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_0cd7596b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ea4e4501(const float *p0,
     const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -543,9 +543,9 @@ static __global__ void __launch_bounds__(256, 1) k_product_0cd7596b(const float 
     const unsigned part = blockIdx.x % 8, from = part * 224u;
     tile.multiply<true, false, 2>(from, min(from + 224u, 1792u), a, moving<1024, 16384>(b),
         next_early, dot);
+    const parts_in_memory<8, 2, 32> shares(parts, arrived, &tile);
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_memory<8, 2, 32> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -683,7 +683,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_0cd7596b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_ea4e4501);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -760,7 +760,7 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i0,i3,i4,i1,i5,i2]
-    CALL(launch(m, ALONE, k_product_0cd7596b, "y.phases", 256, 256, stream, v_x, v_y_phases_lines,
+    CALL(launch(m, ALONE, k_product_ea4e4501, "y.phases", 256, 256, stream, v_x, v_y_phases_lines,
         v_y, (float4 *)v_workspace, v_arrived + 0));
     return 0;
 }

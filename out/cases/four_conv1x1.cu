@@ -14,7 +14,7 @@
 // plan      2 steps, 15.6 us estimated; 25.5 us without derivation
 // libraries none
 // by        merging 5
-//    13.9 us est. a.merged                 k_product_1d865bfb, in 2 parts
+//    13.9 us est. a.merged                 k_product_7f980827, in 2 parts
 //     1.7 us est. a                        k_siblings_c96b644d
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -589,7 +589,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 // by merging: shared input
 // a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
 // p0: a.weights, p1: x
-static __global__ void CLUSTER(2) k_product_1d865bfb(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_7f980827(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -608,9 +608,9 @@ static __global__ void CLUSTER(2) k_product_1d865bfb(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 1>(from, min(from + 384u, 768u), moving<4, 98304>(a), moving<1296,
         20736>(b), next_early, dot);
+    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     float acc[8][4] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 4, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -828,7 +828,7 @@ static int check_device(four_conv1x1 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_1d865bfb);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_7f980827);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -917,7 +917,7 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_1d865bfb, "a.merged", 132, 256, stream, v_a_weights, v_x,
+    CALL(launch(m, FIRST, k_product_7f980827, "a.merged", 132, 256, stream, v_a_weights, v_x,
         v_a_merged, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_siblings_c96b644d, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
         v_d));

@@ -13,7 +13,7 @@
 // plan      2 steps, 52.5 us estimated; 56.4 us without derivation
 // libraries none
 // by        merging 4
-//    49.5 us est. q.merged                 k_product_b7276ee6, in 2 parts
+//    49.5 us est. q.merged                 k_product_73f6cdd0, in 2 parts
 //     3.0 us est. q                        k_siblings_76408045
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -587,7 +587,7 @@ struct parts_in_cluster : parts_in_memory<PARTS, N, LINES> {
 // by merging: shared input
 // q.merged[i0,i1] = sum(r0) x[i0,r0] * q.weights[i1,r0]
 // p0: x, p1: q.weights
-static __global__ void CLUSTER(2) k_product_b7276ee6(const float *p0, const float *p1,
+static __global__ void CLUSTER(2) k_product_73f6cdd0(const float *p0, const float *p1,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -606,9 +606,9 @@ static __global__ void CLUSTER(2) k_product_b7276ee6(const float *p0, const floa
     const unsigned part = blockIdx.x % 2, from = part * 384u;
     tile.multiply<true, false, 2>(from, min(from + 384u, 768u), moving<4, 98304>(a), moving<9216,
         128>(b), next_early, dot);
+    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     float acc[4][12] = {};
     tile.finish(dot, acc);
-    const parts_in_cluster<2, 6, 64> shares(parts, arrived, &tile);
     leave_part(shares, acc);
     if (!shares.arrive()) return;
     float sum[4 * shares.OWN] = {};
@@ -810,7 +810,7 @@ static int check_device(three_matmuls *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_b7276ee6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_73f6cdd0);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -898,7 +898,7 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_product_b7276ee6, "q.merged", 384, 256, stream, v_x, v_q_weights,
+    CALL(launch(m, FIRST, k_product_73f6cdd0, "q.merged", 384, 256, stream, v_x, v_q_weights,
         v_q_merged, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, LAST, k_siblings_76408045, "q", 1152, 256, stream, v_q_merged, v_q, v_k, v_v));
     return 0;
