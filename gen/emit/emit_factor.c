@@ -295,8 +295,8 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     return !at.vector ? 1 : half || bfloat ? 2 : 4;
 }
 
-// Whether sums of groups of threads or of blocks meet behind the last step. Tiles whose do not have
-// more sums a thread, and no registers to spare.
+// Whether sums of groups of threads or of blocks meet behind the last step. Where none do, a thread
+// has more sums, and no registers to spare.
 static bool ein__kprod_meets(const ein__kprod *r) { return r->parts > 1 || r->t->parts > 1; }
 
 // Asks for those of `reads` of which a thread has `times` (NULL: one) each, in `hold`, to where
