@@ -19853,13 +19853,13 @@ static const ein__rates ein__gemm_rates[] = {
     [EIN__MATH_FP32] =
         {{{128, 128, 770}, {64, 64, 885}, {32, 32, 1000}}, 1070000, 10800, 2420000, EIN__SPLITS},
     [EIN__MATH_TF32] =
-        {{{128, 128, 790}, {64, 64, 480}, {32, 32, 130}}, 1640000, 0, 1860000, EIN__SPLITS},
+        {{{128, 128, 790}, {64, 64, 1000}, {32, 32, 130}}, 1860000, 0, 2720000, EIN__SPLITS},
     [EIN__MATH_FP16] = {
-        {{128, 128, 790}, {64, 64, 635}, {32, 32, 148}}, 670000, 0, 2120000, EIN__SPLITS}};
+        {{128, 128, 790}, {64, 64, 1000}, {32, 32, 148}}, 160000, 0, 2600000, EIN__SPLITS}};
 static const ein__rates ein__conv_rates[] = {
     [EIN__MATH_FP32] = {{{128, 128, 750}, {64, 32, 480}, {0}}, 1480000, 5600, 0, 1},
-    [EIN__MATH_TF32] = {{{128, 128, 700}, {64, 64, 870}, {0}}, 3080000, 0, 0, 1},
-    [EIN__MATH_FP16] = {{{128, 128, 700}, {64, 64, 835}, {0}}, 3040000, 0, 0, 1}};
+    [EIN__MATH_TF32] = {{{128, 128, 700}, {64, 64, 870}, {0}}, 3120000, 0, 0, 1},
+    [EIN__MATH_FP16] = {{{128, 128, 700}, {64, 64, 490}, {0}}, 870000, 0, 0, 1}};
 
 // Whether the GPU has a rate of its own for this arithmetic.
 static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
@@ -19930,6 +19930,10 @@ static bool ein__lines_fit(const ein__gemm *p) {
     return !(p->lda % step) && !(p->ldb % step) && !(p->ldc % step);
 }
 
+// What a product takes longer that adds a bias, and again one that adds a tensor, beside its bytes;
+// and one of halves until it begins, whatever its size.
+enum { EIN__MATMUL_END_PS = 300000, EIN__HALVES_BEGIN_PS = 400000 };
+
 static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t share = ein__lines_fit(p) ? 1000 : EIN__CALL_APART;
@@ -19942,6 +19946,9 @@ static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
         w.extra_ps =
             ein__least(w.extra_ps, ein__math_ps(g, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
     }
+    if (p->math == EIN__MATH_FP16) w.extra_ps = ein__plus(w.extra_ps, EIN__HALVES_BEGIN_PS);
+    if (p->bias.i) w.extra_ps = ein__plus(w.extra_ps, EIN__MATMUL_END_PS);
+    if (p->z.i) w.extra_ps = ein__plus(w.extra_ps, EIN__MATMUL_END_PS);
     ein__add_product(ctx, &w, p);
     return ein__work_ps(g, &w);
 }

@@ -71,7 +71,8 @@ def constants(gpu):
          for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
     c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
     for name in ("SKINNY", "CHANNELS", "SPLITS", "SPLIT_DEPTH", "CALL_RESIDENT", "CALL_APART",
-                 "CONVERSION_SHARE", "CONV_POINT_PS", "CONV_DATA_PS"):
+                 "CONVERSION_SHARE", "CONV_POINT_PS", "CONV_DATA_PS", "MATMUL_END_PS",
+                 "HALVES_BEGIN_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
     for kind in ("gemm", "conv"):
         for name, r in call_rates(text, kind).items():
@@ -159,6 +160,8 @@ def estimate_gemm(c, f, key, arithmetic):
     ps = call_ps(c, "gemm", arithmetic, (m, n, k, batch), c["CALL_APART"] if apart else 1000)
     if batch == 1 and arithmetic != "FP16" and (m <= c["SKINNY"] or n <= c["SKINNY"]):
         ps = min(ps, math_ps(c, 2 * m * n * k, c["gemm_skinny"]))
+    ps += c["HALVES_BEGIN_PS"] if arithmetic == "FP16" else 0
+    ps += c["MATMUL_END_PS"] * sum(f.get(name, [0])[0] for name in ("bias", "z"))
     left = m * k * size * (batch if f.get("sa", [0])[0] else 1)
     right = k * n * size * (batch if f.get("sb", [0])[0] else 1)
     out = 4 if " out=f32 " in key else size
