@@ -17207,6 +17207,7 @@ typedef struct ein__factor_load {
     bool half;   // they are halves
     bool guarded;
     int words;      // elements at once
+    int64_t apart;  // how far the ones of neighbouring threads are apart where that is one
     int64_t each;   // instructions for each of them that compute it, if loads do
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
     int taps;    // words a term of a table that has what the terms add to places; 0: there is none
@@ -17240,18 +17241,32 @@ static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t 
     return r;
 }
 
+// The same of those along which the elements of a result with strides `out` follow each other:
+// these are counted first.
+static ein__run ein__nearest_of(const ein__scope *s, const int64_t *step, const int64_t *out,
+                                uint32_t mask) {
+    int first = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((mask >> i & 1) && s->n[i] > 1 && out[i] > 0 && (first < 0 || out[i] < out[first]))
+            first = (int)i;
+    ein__run r = ein__nearest(s, step, mask);
+    if (first < 0 || r.slot < 0 || (r.slots >> first & 1)) return r;
+    return (ein__run){first, step[first], s->n[first], 1u << first};
+}
+
 // Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
-// of its rows or columns; `inner`: the slot that counts the terms of a step, -1: those of all.
+// of its rows or columns, in the order of `out` where that is not NULL; `inner`: the slot that
+// counts the terms of a step, -1: those of all.
 static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
-                                            const ein__expr *read, uint32_t lines, int inner,
-                                            ein__math math) {
+                                            const ein__expr *read, uint32_t lines,
+                                            const int64_t *out, int inner, ein__math math) {
     int64_t step[EIN__MAX_ITERS];
     uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
     uint32_t guarded = ein__guarded_slots(ctx, read);
     bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
-    ein__run line = ein__nearest(s, step, lines),
+    ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
              term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
     ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
@@ -17259,6 +17274,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
                                        ein__times(ein__least(s->n[line.slot], 32), term.step);
     ein__run lane = l.along ? term : line;
     if (lane.step != 1 || gathers || (guarded & lane.slots)) l.words = 1;
+    l.apart = lane.slot >= 0 ? lane.step : 0;
     // Of halves four where eight do not begin together.
     for (uint32_t i = 0; i < all; i++) {
         bool moves = !(lane.slots >> i & 1) && s->n[i] > 1;
@@ -17567,8 +17583,8 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     uint32_t inner = 0;
     bool steps = ein__product_inner(ctx, s, p, &inner);
     for (int k = 0; k < 2; k++)
-        p->load[k] =
-            ein__factor_load_of(ctx, s, p->read[k], p->group[k], steps ? (int)inner : -1, p->math);
+        p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
+                                         steps ? (int)inner : -1, p->math);
     return p->depth <= EIN__PRODUCT_DEPTH;
 }
 
@@ -17610,6 +17626,17 @@ static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
 // Instructions of a load of four neighbours without tensor cores, as they are below.
 enum { EIN__LOAD_TERMS = 6, EIN__LOAD_LINES = 3 };
 
+// What an SM could issue of a warp while it looks up one more line of 128 bytes for a load. Loads
+// of f32 elements fewer lines apart are part of what constants were chosen by.
+enum { EIN__LOAD_LINE = 4, EIN__LOAD_FEW = 16 };
+
+// Lines that a warp's load of an element each finds.
+static int64_t ein__load_lines(const ein__factor_load *l) {
+    int64_t bytes = ein__times(l->apart, l->half ? 2 : 4);
+    int64_t lines = ein__most(ein__least(ein__times(bytes, 32) / 128, 32), 1);
+    return l->half || lines >= EIN__LOAD_FEW ? lines : 1;
+}
+
 // Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
 // 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
 // line one by one. Taps of a window that change with every term come from a table, or are counted
@@ -17623,6 +17650,7 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
                : ein__load_copies(l, t) ? 2
                                         : 8;
     if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
+    if (l->words == 1) each += EIN__LOAD_LINE * (ein__load_lines(l) - 1);
     if (ein__load_taps(p, l, t)) return each + (plain ? 5 : l->half ? 8 : 0);
     return each + (turns ? plain ? 26 : 20 : 0);
 }
@@ -19517,7 +19545,7 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     if (p->shifted)
         read[0] = ein__ex_get(ctx, ein__ex_subst(ctx, x, read[0]->ix, (int)read[0]->nix));
     ein__tensor_held(ctx, read, p);
-    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], -1, p->math);
+    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], NULL, -1, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }

@@ -166,7 +166,7 @@ def main():
         text = run(path, *options)[0]
         check("long windows are products %s" % (options,), "windows in blocks %d" % count in text)
     bands = os.path.join(ROOT, "tests", "unseen", "correlations.ein")
-    for options, count in ((), 4), (("--small",), 2), (("--small", "--math", "fp16"), 3):
+    for options, count in ((), 6), (("--small",), 2), (("--small", "--math", "fp16"), 3):
         text = run(bands, *options)[0]
         check("narrow bands are diagonals %s" % (options,),
               "band as diagonals of products %d" % count in text)

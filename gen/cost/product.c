@@ -292,8 +292,8 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     uint32_t inner = 0;
     bool steps = ein__product_inner(ctx, s, p, &inner);
     for (int k = 0; k < 2; k++)
-        p->load[k] =
-            ein__factor_load_of(ctx, s, p->read[k], p->group[k], steps ? (int)inner : -1, p->math);
+        p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
+                                         steps ? (int)inner : -1, p->math);
     return p->depth <= EIN__PRODUCT_DEPTH;
 }
 
@@ -335,6 +335,17 @@ static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
 // Instructions of a load of four neighbours without tensor cores, as they are below.
 enum { EIN__LOAD_TERMS = 6, EIN__LOAD_LINES = 3 };
 
+// What an SM could issue of a warp while it looks up one more line of 128 bytes for a load. Loads
+// of f32 elements fewer lines apart are part of what constants were chosen by.
+enum { EIN__LOAD_LINE = 4, EIN__LOAD_FEW = 16 };
+
+// Lines that a warp's load of an element each finds.
+static int64_t ein__load_lines(const ein__factor_load *l) {
+    int64_t bytes = ein__times(l->apart, l->half ? 2 : 4);
+    int64_t lines = ein__most(ein__least(ein__times(bytes, 32) / 128, 32), 1);
+    return l->half || lines >= EIN__LOAD_FEW ? lines : 1;
+}
+
 // Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
 // 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
 // line one by one. Taps of a window that change with every term come from a table, or are counted
@@ -348,6 +359,7 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
                : ein__load_copies(l, t) ? 2
                                         : 8;
     if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
+    if (l->words == 1) each += EIN__LOAD_LINE * (ein__load_lines(l) - 1);
     if (ein__load_taps(p, l, t)) return each + (plain ? 5 : l->half ? 8 : 0);
     return each + (turns ? plain ? 26 : 20 : 0);
 }

@@ -117,6 +117,7 @@ typedef struct ein__factor_load {
     bool half;   // they are halves
     bool guarded;
     int words;      // elements at once
+    int64_t apart;  // how far the ones of neighbouring threads are apart where that is one
     int64_t each;   // instructions for each of them that compute it, if loads do
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
     int taps;    // words a term of a table that has what the terms add to places; 0: there is none
@@ -150,18 +151,32 @@ static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t 
     return r;
 }
 
+// The same of those along which the elements of a result with strides `out` follow each other:
+// these are counted first.
+static ein__run ein__nearest_of(const ein__scope *s, const int64_t *step, const int64_t *out,
+                                uint32_t mask) {
+    int first = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((mask >> i & 1) && s->n[i] > 1 && out[i] > 0 && (first < 0 || out[i] < out[first]))
+            first = (int)i;
+    ein__run r = ein__nearest(s, step, mask);
+    if (first < 0 || r.slot < 0 || (r.slots >> first & 1)) return r;
+    return (ein__run){first, step[first], s->n[first], 1u << first};
+}
+
 // Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
-// of its rows or columns; `inner`: the slot that counts the terms of a step, -1: those of all.
+// of its rows or columns, in the order of `out` where that is not NULL; `inner`: the slot that
+// counts the terms of a step, -1: those of all.
 static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
-                                            const ein__expr *read, uint32_t lines, int inner,
-                                            ein__math math) {
+                                            const ein__expr *read, uint32_t lines,
+                                            const int64_t *out, int inner, ein__math math) {
     int64_t step[EIN__MAX_ITERS];
     uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
     uint32_t guarded = ein__guarded_slots(ctx, read);
     bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
-    ein__run line = ein__nearest(s, step, lines),
+    ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
              term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
     ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
@@ -169,6 +184,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
                                        ein__times(ein__least(s->n[line.slot], 32), term.step);
     ein__run lane = l.along ? term : line;
     if (lane.step != 1 || gathers || (guarded & lane.slots)) l.words = 1;
+    l.apart = lane.slot >= 0 ? lane.step : 0;
     // Of halves four where eight do not begin together.
     for (uint32_t i = 0; i < all; i++) {
         bool moves = !(lane.slots >> i & 1) && s->n[i] > 1;
