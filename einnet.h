@@ -17305,6 +17305,7 @@ typedef struct ein__tiled {
     ein__dtype held;  // type of both factors: tiles that hold it may fetch several steps
     bool computed;    // loads compute a factor as they go
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
+    bool warpgroups;  // the GPU has instructions for tiles that these multiply
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
     int together;  // blocks of a cluster, which share a tile's terms
@@ -17327,50 +17328,57 @@ typedef struct ein__product_tile {
     int resident;  // blocks that share an SM; tensor cores: where it copies, else one
     ein__math math;
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
+    bool warpgroups;  // 128 threads multiply together (templates/tiles_warpgroup.cu)
 } ein__product_tile;
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 28,
+    EIN__PRODUCT_TILES = 33,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
 
-// No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
-// for a larger GPU runs there.
+// But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
+// so that a program for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},   // few rows
-    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},    // ... and columns
-    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
-    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
-    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3},
-    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
-    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
-    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6},
-    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4},
-    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3},
-    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4},
-    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4},
+    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2, false},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},   // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2, false},    // ... and columns
+    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2, false},
+    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2, false},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2, false},
+    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3, false},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4, false},
+    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3, false},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6, false},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6, false},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4, false},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3, false},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4, false},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3, false},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6, false},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6, false},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4, false},
     // Half as many steps where these pass through registers, one after the other.
-    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
-    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1, false},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1, false},
     // More for a thread of each word that it reads, and more sums to add up.
-    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2},
-    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2},
+    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2, false},
+    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2, false},
     // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
-    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
-    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
-    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
-    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
+    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
+    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
+    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
+    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
     // Numbers of columns that are three times a power of two.
-    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2},
-    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2},
+    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},
+    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2, false},
+    // By warpgroups: all steps that the tile has need room, more than older devices have.
+    {128, 256, 16, 256, 64, 1, 0, 1, EIN__MATH_FP16, 4, true},
+    {128, 192, 16, 192, 64, 1, 0, 1, EIN__MATH_FP16, 5, true},
+    {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true},
+    {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true},
+    {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -17399,6 +17407,10 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (p->addend && !ein__product_fits(p->addend, t)) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
+    if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
+    if (t->warpgroups && (p->shifted || (p->each && !p->load[0].along))) return false;
+    // Where no other block is beside it what comes before and behind the steps is most of the time.
+    if (t->warpgroups && t->resident == 1 && p->depth < 4 * t->terms) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
     if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
@@ -17424,7 +17436,7 @@ static int64_t ein__product_step_bytes(const ein__product_tile *t) {
 // that the tile has.
 static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
     int64_t room = bytes / ein__product_step_bytes(t);
-    if (t->stages == 1) return 1;
+    if (t->stages == 1 || t->warpgroups) return t->stages;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
@@ -17462,11 +17474,12 @@ static int64_t ein__tap_bytes(const ein__product_tile *t, int64_t depth, int wor
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
-// warp has; the type that tensor cores multiply.
+// warp has; the type that tensor cores multiply; steps that have room, where there are two such.
 static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     static const char *const type[] = {"", ".tf32", ".f16"};
-    snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-             type[t->math]);
+    int n = snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm,
+                     t->rn, type[t->math]);
+    if (t->warpgroups) snprintf(name + n, 32 - n, ".w%d", t->stages);
 }
 
 // Of the cycles in which an SM's schedulers may issue, in 1/1000, those in which they do: assumed.
@@ -17478,8 +17491,9 @@ enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 // turn of blocks that an SM takes when others have ended; and what each step takes more where an SM
 // has no other block that computes while this one meets at the step's barrier and gets its first
 // factors. What an SM takes for each element of a tensor cores' tile when its sums leave registers,
-// meet in shared memory and are stored; and for the sums along rows in each of a block's steps,
-// more than their instructions. Chosen by 2200 products measured on an H200.
+// meet in shared memory and are stored (of a warpgroups' one: ten products); and for the sums along
+// rows in each of a block's steps, more than their instructions. Chosen by 2200 products measured
+// on an H200.
 enum {
     EIN__PRODUCT_STEP_PS = 300000,
     EIN__PRODUCT_START_PS = 450000,
@@ -17487,6 +17501,7 @@ enum {
     EIN__PRODUCT_ALONE_PS = 95000,
     EIN__TENSOR_ALONE_PS = 40000,
     EIN__PRODUCT_ELEMENT_PS = 240,
+    EIN__WARPGROUP_ELEMENT_PS = 110,
     EIN__PRODUCT_ROWS_PS = 45000
 };
 
@@ -17533,6 +17548,7 @@ static void ein__tensor_held(ein_ctx *ctx, const ein__expr *const *read, ein__ti
     }
     p->held = t[0] == t[1] ? t[0] : EIN__NDTYPE;
     p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
+    p->warpgroups = ein__gpu_of(ctx)->cc == 90;
 }
 
 enum { EIN__PRODUCT_INNER = 8 };  // terms whose multiple the innermost iterator's extent is
@@ -17596,8 +17612,11 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
-// library's before (reference, section 7).
-static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 480 : 660; }
+// library's before (reference, section 7). What warpgroups do by wgmma is measured on an H200.
+static int64_t ein__tensor_share(const ein__gpu *g, const ein__product_tile *t) {
+    if (t->warpgroups) return 850;
+    return g->cc >= 90 ? 480 : 660;
+}
 
 // What `ops` instructions of threads in each step take on one SM, ps: each counts as two
 // operations.
@@ -17671,6 +17690,8 @@ static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
 // numbers are within a tenth of what nvcc 13 makes of the tiles for sm_90.
 static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t) {
     bool half = t->math == EIN__MATH_FP16;
+    int64_t own = EIN__PRODUCT_LOOP * EIN__PRODUCT_THREADS;
+    if (t->warpgroups) return 2 * own + ein__load_ops(p, t);
     int64_t rows = t->rm / 16, cols = t->rn / 16, steps = t->terms / t->parts / (half ? 16 : 8);
     int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
     for (int k = 0; k < 2; k++) {
@@ -17678,11 +17699,13 @@ static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein
         if (!half && ein__load_copies(&p->load[k], t))
             each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
     }
-    return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
+    return each * steps * EIN__PRODUCT_THREADS + own + ein__load_ops(p, t);
 }
 
-// Lines that a tensor cores' tile moves for each term: to shared memory, from there to its warps.
+// Lines that a tensor cores' tile moves for each term: to shared memory, from there to its warps or
+// warpgroups.
 static int64_t ein__tensor_lines(const ein__product_tile *t) {
+    if (t->warpgroups) return t->rows + t->cols + t->rows / 64 * (64 + t->cols);
     return t->rows + t->cols + EIN__PRODUCT_THREADS / 32 * (t->rm + t->rn) / t->parts;
 }
 
@@ -17694,7 +17717,7 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
     int64_t bytes = ein__muldiv(ein__tensor_lines(t) * ein__math_bytes(t->math), terms, 1);
-    int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g)),
+    int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g, t)),
             shared = ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32);
     return math > shared ? math : shared;
 }
@@ -17756,7 +17779,8 @@ static int64_t ein__product_ends_ps(const ein__tiled *p, const ein__product_tile
                                     int64_t waves) {
     bool tensor = t->math != EIN__MATH_FP32;
     int64_t rows = ein__least(t->rows, p->extent[0]), cols = ein__least(t->cols, p->extent[1]);
-    int64_t ps = tensor ? rows * cols * EIN__PRODUCT_ELEMENT_PS : 0;
+    int64_t each = t->warpgroups ? EIN__WARPGROUP_ELEMENT_PS : EIN__PRODUCT_ELEMENT_PS;
+    int64_t ps = tensor ? rows * cols * each : 0;
     if (p->each)
         ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), EIN__PRODUCT_ROWS_PS));
     return ein__times(ps, waves);
@@ -17790,6 +17814,8 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    // A product of 4096 x 4096 by warpgroups gets four thirds of that.
+    if (t->warpgroups) l2 += l2 / 3;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // Steps that are not on their way together, and the first loads; blocks beside each other take
     // their turns together.
@@ -17816,8 +17842,8 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
 static double ein__product_floor(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                  double waves) {
     double rate = t->math == EIN__MATH_FP32   ? (double)g->fp32 * (double)t->share
-                  : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g)
-                                              : (double)g->fp16 * (double)ein__tensor_share(g);
+                  : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g, t)
+                                              : (double)g->fp16 * (double)ein__tensor_share(g, t);
     double flop = 2.0 * t->rows * t->cols * (double)p->depth * (double)g->sms;
     return 0.999 * (1e6 * waves * flop / rate + EIN__PRODUCT_START_PS);
 }
@@ -42951,6 +42977,8 @@ static const char *const ein__tmpl_product[] = {
     "//@key vectors  how often a thread does",
     "//@key at       row i and column j of element e, where that needs them",
     "//@key hold     finds it, as f, for the result at m0 + row i and n0 + column j",
+    "//@key together  or how many vectors it finds that for at once, before these are stored",
+    "//@key found    declares that then",
     "//@key rowHeld  declares what the factors of a row find in memory; empty: nothing",
     "//@key rowHold  finds it, as f, for row m0 + line",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
@@ -43068,6 +43096,26 @@ static const char *const ein__tmpl_product[] = {
     "    }",
     "    shares.end();",
     "    //@else",
+    "    //@if together",
+    "    $found;",
+    "#pragma unroll",
+    "    for (int first = 0; first < $rows * $RN; first += $together * $V) {",
+    "        const int last = min(first + $together * $V, $rows * $RN);",
+    "        found_y held[$together];",
+    "#pragma unroll",
+    "        for (int e = first; e < last; e += $V) {",
+    "            $at;",
+    "            found_y &f = held[(e - first) / $V];",
+    "            $hold;",
+    "        }",
+    "#pragma unroll",
+    "        for (int e = first; e < last; e += $V) {",
+    "            const int i = $i, j = $j;",
+    "            const found_y &f = held[(e - first) / $V];",
+    "            $store;",
+    "        }",
+    "    }",
+    "    //@else",
     "#pragma unroll",
     "    for (int e = 0; e < $rows * $RN; e += $V) {",
     "        const int i = $i, j = $j;",
@@ -43076,6 +43124,7 @@ static const char *const ein__tmpl_product[] = {
     "        //@end",
     "        $store;",
     "    }",
+    "    //@end",
     "    //@end",
     "}",
     0};
@@ -45695,12 +45744,13 @@ static const char *const ein__tmpl_tiles_loads[] = {
 static const char *const ein__tmpl_tiles_mma[] = {
     "//@key rows  whether some loads are added up along their rows",
     "// Where elements lie of a factor of B lines and KC terms, from (line, term) on. Its rows are lines",
-    "// of terms (ALONG) or terms of lines, and chunks of 16 bytes of a row are exchanged: 8 rows at the",
-    "// same column fill the 32 banks of shared memory, and so do 4 rows at 8 neighbours, which fragments",
-    "// of f32 terms take.",
+    "// of terms (ALONG) or terms of lines (of halves 64 at most, panels of which lie behind each other),",
+    "// and chunks of 16 bytes of a row are exchanged: 8 rows at the same column fill the 32 banks of",
+    "// shared memory, and so do 4 rows at 8 neighbours, which fragments of f32 terms take.",
     "template <typename T, int B, int KC, bool ALONG>",
     "struct tile_place {",
-    "    static const unsigned C = ALONG \? KC : B, E = 16 / sizeof(T),",
+    "    static const unsigned WHOLE = ALONG \? KC : B,",
+    "                          C = sizeof(T) == 2 && !ALONG && B > 64 \? 64 : WHOLE, E = 16 / sizeof(T),",
     "                          W = sizeof(T) == 4 && !ALONG \? 2 : 1, SAME = C / E < 8 \? 8 * E / C : 1,",
     "                          TURNS = (C / E < 8 \? C / E : 8) / W;",
     "    unsigned row, column;",
@@ -45710,7 +45760,9 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    __device__ __forceinline__ unsigned operator()(unsigned r, unsigned c) const {",
     "        r += row;",
     "        c += column;",
-    "        return r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;",
+    "        const unsigned panel = C < WHOLE \? c / C : 0u;",
+    "        c -= panel * C;",
+    "        return panel * (C * KC) + r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;",
     "    }",
     "};",
     "",
@@ -45733,16 +45785,19 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    // Of lines from 16 i on and terms from s STEP on.",
     "    __device__ __forceinline__ void fragment(unsigned (&q)[4], const T *p, int i, int s) const {",
     "        const int line = ALONG \? 0 : i * 16 / APART;",
-    "        type::template fragment<ALONG, SECOND>(q, p + (ALONG \? i * 16 * KC : s * STEP * B),",
+    "        const int row = ALONG \? KC : tile_place<T, B, KC, ALONG>::C;",
+    "        type::template fragment<ALONG, SECOND>(q, p + (ALONG \? 16 * i : s * STEP) * row,",
     "                                               at[ALONG \? s : line],",
     "                                               at[ALONG \? s : line + 16 / APART - 1], 4u * B);",
     "    }",
     "};",
     "",
-    "// Where a thread stores its vectors of W elements, every 256th of a step.",
+    "// Where a thread stores its vectors of W elements, every 256th of a step; of terms of lines as many",
+    "// lines come first as a power of two divides.",
     "template <typename T, int B, int KC, bool ALONG, int W>",
     "struct vector_places {",
-    "    static const unsigned C = ALONG \? KC : B, N = B * KC / 256 / W,",
+    "    typedef tile_place<T, B, KC, ALONG> place;",
+    "    static const unsigned C = ALONG \? KC : B & -B, N = B * KC / 256 / W,",
     "                          TURN = 8 * C > 256 * W \? 8 * C / (256 * W) : 1;",
     "    unsigned at[TURN];",
     "",
@@ -45750,11 +45805,11 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "#pragma unroll",
     "        for (unsigned i = 0; i < TURN; i++) {",
     "            const unsigned e = (threadIdx.x + 256u * i) * W;",
-    "            at[i] = i < N \? kept(tile_place<T, B, KC, ALONG>(0u, 0u)(e / C, e % C)) : 0u;",
+    "            at[i] = i < N \? kept(place(0u, 0u)(e / C, e % C)) : 0u;",
     "        }",
     "    }",
     "    __device__ __forceinline__ unsigned operator()(unsigned i) const {",
-    "        return at[i % TURN] + i / TURN * (TURN * 256u * W);",
+    "        return at[i % TURN] + i / TURN * (TURN * 256u * W / C * place::C);",
     "    }",
     "};",
     "",
@@ -45848,10 +45903,11 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
     "// terms of a step. A warp has WM rows and WN columns. ROOM steps have room, where no copies are",
     "// asynchronous two: one is multiplied while others are on their way, in registers where there is",
-    "// one. A thread stores V neighbouring columns at once.",
-    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V>",
+    "// one (ALL: as many all the same). A thread stores V neighbouring columns at once.",
+    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V,",
+    "          bool ALL = false>",
     "struct tensor_tile {",
-    "    static const int STAGES = ASYNC_COPIES || ROOM < 2 \? ROOM : 2;",
+    "    static const int STAGES = ASYNC_COPIES || ALL || ROOM < 2 \? ROOM : 2;",
     "    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;",
     "    static const int SUMS = PARTS > 1 \? PARTS *BM *(BN + 8) * 4 : 0;",
     "    static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;",
@@ -46269,10 +46325,269 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "                                                 int i) {",
     "    a.sums->take(x, i);",
     "}",
+    "template <typename L, typename T>",
+    "static __device__ __forceinline__ void take_step(const L &, const T *) {}",
+    "template <typename L, typename S, typename T>",
+    "static __device__ __forceinline__ void take_step(const summed_load<L, S> &a, const T *rows) {",
+    "    a.sums->take_step(rows);",
+    "}",
     "",
     "// Lines that are added up as they are loaded.",
     "struct unshifted {};",
     "//@end",
+    0};
+static const char *const ein__tmpl_tiles_warpgroup[] = {
+    "//@key rows  whether some loads are added up along their rows",
+    "// Tiles that warpgroups multiply: 128 threads together, asynchronously, both factors straight from",
+    "// shared memory (PTX ISA, wgmma). Devices of compute capability 9.0 have that, in code compiled for",
+    "// sm_90a; compiled for others the same tile is multiplied by warps, which takes longer.",
+    "#ifdef __CUDA_ARCH_FEAT_SM90_ALL",
+    "#define WARPGROUPS 1",
+    "// A warpgroup's sums, c[..][4] a thread, from column 8 j on; and their names in the instruction.",
+    "#define SUMS_8(c, j) \"+f\"(c[j][0]), \"+f\"(c[j][1]), \"+f\"(c[j][2]), \"+f\"(c[j][3])",
+    "#define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 1), SUMS_8(c, j + 2), SUMS_8(c, j + 3)",
+    "#define SUMS_64(c, j) SUMS_32(c, j), SUMS_32(c, j + 4)",
+    "#define SUMS_128(c, j) SUMS_64(c, j), SUMS_64(c, j + 8)",
+    "#define NAMES_64                                                                                 \\",
+    "    \"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, \" \\",
+    "    \"%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31\"",
+    "#define NAMES_128                                                                             \\",
+    "    NAMES_64                                                                                  \\",
+    "    \", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, \" \\",
+    "    \"%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63\"",
+    "#define NAMES_192                                                                        \\",
+    "    NAMES_128                                                                            \\",
+    "    \", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, \" \\",
+    "    \"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95\"",
+    "#define NAMES_256                                                                          \\",
+    "    NAMES_192                                                                              \\",
+    "    \", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, \"   \\",
+    "    \"%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, \" \\",
+    "    \"%124, %125, %126, %127\"",
+    "// c += A B for 64 rows, N columns and 16 terms; A, B and so on are the operands' numbers. Of a",
+    "// factor whose rows in shared memory are terms of lines (ACROSS) the instruction is told so.",
+    "template <int N>",
+    "struct warpgroup_product;",
+    "#define WARPGROUP_PRODUCT(N, NAMES, A, B, ACROSS_A, ACROSS_B, ...)                             \\",
+    "    template <>                                                                                \\",
+    "    struct warpgroup_product<N> {                                                              \\",
+    "        template <bool A_ACROSS, bool B_ACROSS>                                                \\",
+    "        static __device__ __forceinline__ void add(float (&c)[N / 8][4], unsigned long long a, \\",
+    "                                                   unsigned long long b) {                     \\",
+    "            asm volatile(\"wgmma.mma_async.sync.aligned.m64n\" #N \"k16.f32.f16.f16 {\" NAMES      \\",
+    "                         \"}, %\" #A \", %\" #B \", 1, 1, 1, %\" #ACROSS_A \", %\" #ACROSS_B \";\"       \\",
+    "                         : __VA_ARGS__                                                         \\",
+    "                         : \"l\"(a), \"l\"(b), \"n\"(A_ACROSS), \"n\"(B_ACROSS));                      \\",
+    "        }                                                                                      \\",
+    "    };",
+    "WARPGROUP_PRODUCT(64, NAMES_64, 32, 33, 34, 35, SUMS_64(c, 0))",
+    "WARPGROUP_PRODUCT(128, NAMES_128, 64, 65, 66, 67, SUMS_128(c, 0))",
+    "WARPGROUP_PRODUCT(192, NAMES_192, 96, 97, 98, 99, SUMS_128(c, 0), SUMS_64(c, 16))",
+    "WARPGROUP_PRODUCT(256, NAMES_256, 128, 129, 130, 131, SUMS_128(c, 0), SUMS_128(c, 16))",
+    "",
+    "// Where the instruction finds lines of a factor in shared memory: rows of 128 bytes, eight of them",
+    "// with their chunks exchanged as tile_place has it, the next eight 1024 bytes further on; the next",
+    "// 64 lines of terms `panel` bytes further on.",
+    "static __device__ __forceinline__ unsigned long long warpgroup_factor(unsigned at, unsigned panel) {",
+    "    const unsigned long long swizzled = 1ull << 62, rows = 1024u >> 4;",
+    "    return swizzled | rows << 32 | static_cast<unsigned long long>(panel >> 4) << 16 | at >> 4;",
+    "}",
+    "// What is copied to shared memory is there for the instruction.",
+    "static __device__ __forceinline__ void publish_copies() {",
+    "    asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");",
+    "}",
+    "static __device__ __forceinline__ void begin_products() {",
+    "    asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");",
+    "}",
+    "static __device__ __forceinline__ void end_products() {",
+    "    asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");",
+    "}",
+    "// Waits until all products but those of the last N steps are added.",
+    "template <int N>",
+    "static __device__ __forceinline__ void await_products() {",
+    "    asm volatile(\"wgmma.wait_group.sync.aligned %0;\" ::\"n\"(N) : \"memory\");",
+    "}",
+    "#else",
+    "#define WARPGROUPS 0",
+    "#endif",
+    "",
+    "// 128 rows by BN columns of a product, KC terms of 128 bytes a step, of which STAGES have room;",
+    "// each of two warpgroups has 64 rows. While a step is multiplied the next ones are copied, to where",
+    "// the one before it was. A thread stores V neighbouring columns at once, its neighbours the next.",
+    "template <typename T, int BM, int BN, int KC, int STAGES, int V>",
+    "struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, true> {",
+    "    typedef tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, true> tile;",
+    "    typedef typename tile::tile_products tile_products;",
+    "    static const int SIDE = BN & -BN, ACROSS = SIDE / V;  // threads along a row",
+    "    static const int RM = BM * ACROSS / 256, RN = BN / SIDE * V, AHEAD = STAGES - 1;",
+    "",
+    "    static __device__ unsigned row(int i, unsigned t) { return t / ACROSS + 256 / ACROSS * i; }",
+    "    static __device__ unsigned column(int j, unsigned t) {",
+    "        return t % ACROSS * V + j % V + j / V * SIDE;",
+    "    }",
+    "    static __device__ unsigned row(int i) { return row(i, threadIdx.x); }",
+    "    static __device__ unsigned column(int j) { return column(j, threadIdx.x); }",
+    "",
+    "    // What a thread stores of the sums, which pass through shared memory.",
+    "    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {",
+    "        static_assert(BM * (BN + 8) * 4 <= int(sizeof(tile)), \"the steps' memory has room\");",
+    "        float *const sums = reinterpret_cast<float *>(this->bytes);",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int e = 0; e < BN / 4; e++) {",
+    "            const unsigned m = tile::top() + e % 2 * 8 + threadIdx.x % 32u / 4u,",
+    "                           n = e / 2 * 8 + threadIdx.x % 4u * 2;",
+    "            *reinterpret_cast<float2 *>(sums + m * (BN + 8) + n) =",
+    "                make_float2(own.c[0][e / 2][e % 2 * 2], own.c[0][e / 2][e % 2 * 2 + 1]);",
+    "        }",
+    "        __syncthreads();",
+    "#pragma unroll",
+    "        for (int e = 0; e < RM * RN; e += V) {",
+    "            const float *const from = sums + row(e / RN) * (BN + 8) + column(e % RN);",
+    "            float *const to = acc[e / RN] + e % RN;",
+    "            if (V == 4) {",
+    "                const float4 v = *reinterpret_cast<const float4 *>(from);",
+    "                to[0] = v.x, to[1 % V] = v.y, to[2 % V] = v.z, to[3 % V] = v.w;",
+    "            } else {",
+    "#pragma unroll",
+    "                for (int j = 0; j < V; j++) to[j] = from[j];",
+    "            }",
+    "        }",
+    "    }",
+    "",
+    "#if WARPGROUPS",
+    "    template <bool ALONG_A, bool ALONG_B>",
+    "    struct step_places {",
+    "        static const unsigned PANEL = 64 * KC * sizeof(T);",
+    "        unsigned a, b;",
+    "",
+    "        __device__ __forceinline__ explicit step_places(warpgroup_tile &t)",
+    "            : a(shared_address(t.factor(0, 0)) + threadIdx.x / 128u * PANEL),",
+    "              b(shared_address(t.factor(0, 1))) {}",
+    "        __device__ __forceinline__ void add(warpgroup_tile &, int stage, tile_products &to) const {",
+    "            const unsigned at = stage * (tile::SIZE * int(sizeof(T)));",
+    "            begin_products();",
+    "#pragma unroll",
+    "            for (unsigned s = 0; s < KC / 16; s++)",
+    "                warpgroup_product<BN>::template add<!ALONG_A, !ALONG_B>(",
+    "                    to.c[0], warpgroup_factor(a + at + s * (ALONG_A \? 32u : 2048u), PANEL),",
+    "                    warpgroup_factor(b + at + s * (ALONG_B \? 32u : 2048u), PANEL));",
+    "            end_products();",
+    "        }",
+    "        template <int N>",
+    "        static __device__ __forceinline__ void await() {",
+    "            await_products<N>();",
+    "        }",
+    "        static __device__ __forceinline__ void publish() { publish_copies(); }",
+    "    };",
+    "#else",
+    "    template <bool ALONG_A, bool ALONG_B>",
+    "    struct step_places {",
+    "        lane_places<T, BM, KC, ALONG_A, false, BM / 8, KC> a;",
+    "        lane_places<T, BN, KC, ALONG_B, true, BN, KC> b;",
+    "",
+    "        __device__ __forceinline__ explicit step_places(warpgroup_tile &)",
+    "            : a(tile::top(), 0u), b(0u, 0u) {}",
+    "        __device__ __forceinline__ void add(warpgroup_tile &t, int stage, tile_products &to) const {",
+    "#pragma unroll",
+    "            for (int s = 0; s < KC / tile::KS; s++) {",
+    "                unsigned x[4];",
+    "                a.fragment(x, t.factor(stage, 0), 0, s);",
+    "#pragma unroll",
+    "                for (int j = 0; j < BN / 16; j++) {",
+    "                    unsigned y[4];",
+    "                    b.fragment(y, t.factor(stage, 1), j, s);",
+    "                    tensor_type<T>::multiply_add(to.c[0][2 * j], x, y[0], y[1]);",
+    "                    tensor_type<T>::multiply_add(to.c[0][2 * j + 1], x, y[2], y[3]);",
+    "                }",
+    "            }",
+    "        }",
+    "        template <int N>",
+    "        static __device__ __forceinline__ void await() {}",
+    "        static __device__ __forceinline__ void publish() {}",
+    "    };",
+    "#endif",
+    "",
+    "    //@if rows",
+    "    // Sums along the rows of the first factor, of what a step has in shared memory: two threads",
+    "    // have half of a line each. Nothing is subtracted from lines that are multiplied there.",
+    "    template <typename FROM>",
+    "    struct row_sums {",
+    "        float sum[1], square[1];",
+    "",
+    "        __device__ __forceinline__ explicit row_sums(unshifted) : sum(), square() {}",
+    "        static __device__ unsigned line() { return threadIdx.x / 2u; }",
+    "        __device__ __forceinline__ void take_step(const T *rows) {",
+    "            const tile_place<T, BM, KC, true> place(line(), threadIdx.x % 2u * (KC / 2));",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < KC / 2; i += 16 / sizeof(T)) {",
+    "                const uint4 v = *reinterpret_cast<const uint4 *>(rows + place(0u, i));",
+    "                const unsigned w[4] = {v.x, v.y, v.z, v.w};",
+    "#pragma unroll",
+    "                for (int k = 0; k < 4; k++) tensor_type<T>::add(w[k], sum[0], square[0]);",
+    "            }",
+    "        }",
+    "        static __device__ __forceinline__ void total(const float (&v)[1], float (&to)[BM][1]) {",
+    "            const float s = v[0] + __shfl_xor_sync(0xffffffffu, v[0], 1);",
+    "            if (threadIdx.x % 2u == 0u) to[line()][0] = s;",
+    "        }",
+    "        static __device__ __forceinline__ float of(const float (&from)[BM][1], unsigned line) {",
+    "            return from[line][0];",
+    "        }",
+    "    };",
+    "",
+    "    //@end",
+    "    template <typename F>",
+    "    static __device__ __forceinline__ void copy(F &feed, T *to, unsigned k0, unsigned until) {",
+    "        if (k0 < until) feed.copy(to, k0);",
+    "        feed.move();",
+    "    }",
+    "",
+    "    // As tensor_tile has it.",
+    "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
+    "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
+    "                                             bool next_early, tile_products &to) {",
+    "        tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> a(load_a);",
+    "        tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> b(load_b);",
+    "        const step_places<ALONG_A, ALONG_B> places(*this);",
+    "        if (EARLY == 1) a.begin(from);",
+    "        if (EARLY == 2) b.begin(from);",
+    "#pragma unroll",
+    "        for (int n = 0; n < AHEAD; n++) {",
+    "            if (EARLY == 1) copy(a, this->factor(n, 0), from + n * KC, until);",
+    "            if (EARLY == 2) copy(b, this->factor(n, 1), from + n * KC, until);",
+    "        }",
+    "        await_previous(next_early);",
+    "        if (EARLY != 1) a.begin(from);",
+    "        if (EARLY != 2) b.begin(from);",
+    "#pragma unroll",
+    "        for (int n = 0; n < AHEAD; n++) {",
+    "            if (EARLY != 1) copy(a, this->factor(n, 0), from + n * KC, until);",
+    "            if (EARLY != 2) copy(b, this->factor(n, 1), from + n * KC, until);",
+    "            end_step();",
+    "        }",
+    "        int stage = 0, next = AHEAD;",
+    "#pragma unroll 1",
+    "        for (unsigned k0 = from; k0 < until; k0 += KC) {",
+    "            await_steps<AHEAD - 1>();",
+    "            places.publish();",
+    "            __syncthreads();",
+    "            places.add(*this, stage, to);",
+    "            places.template await<1>();",
+    "            // All have multiplied the step before.",
+    "            __syncthreads();",
+    "            copy(a, this->factor(next, 0), k0 + AHEAD * KC, until);",
+    "            copy(b, this->factor(next, 1), k0 + AHEAD * KC, until);",
+    "            end_step();",
+    "            //@if rows",
+    "            take_step(load_a, this->factor(stage, 0));",
+    "            //@end",
+    "            next = stage;",
+    "            stage = stage + 1 < STAGES \? stage + 1 : 0;",
+    "        }",
+    "        places.template await<0>();",
+    "    }",
+    "};",
     0};
 static const char *const ein__tmpl_transpose[] = {
     "//@key name    the kernel's name",
@@ -46822,7 +47137,8 @@ typedef enum ein__need {
     EIN__NEED_BFLOAT4,
     EIN__NEED_CLUSTERS,
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
-    EIN__NEEDS = EIN__NEED_COLUMN + 5
+    EIN__NEED_WARPGROUPS = EIN__NEED_COLUMN + 5,
+    EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
 _Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");
@@ -48544,7 +48860,7 @@ static const char *ein__kstorage(ein__kgen *g, const char *type, const char *nam
     l->smem = dynamic;
     if (!dynamic) return ein__namef(g->ctx, "__shared__ %s %s;\n", type, name);
     return ein__namef(g->ctx,
-                      "extern __shared__ __align__(128) unsigned char dynamic_shared[];\n"
+                      "extern __shared__ __align__(1024) unsigned char dynamic_shared[];\n"
                       "typedef %s %s_type;\n"
                       "%s_type &%s = *reinterpret_cast<%s_type *>(dynamic_shared);\n",
                       type, name, name, name, name);
@@ -51262,6 +51578,7 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     // What the map behind the sums, and the factors of a row, find before these meet; or empty.
     ein__buf held, hold, row_held, row_hold;
+    int together;  // vectors for which the map finds that just before they are stored, or 0
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
     const char
@@ -51533,15 +51850,17 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     return !at.vector ? 1 : half || bfloat ? 2 : 4;
 }
 
-// Whether sums of groups of threads or of blocks meet behind the last step. Where none do, a thread
-// has more sums, and no registers to spare.
-static bool ein__kprod_meets(const ein__kprod *r) { return r->parts > 1 || r->t->parts > 1; }
+// Whether sums of groups of threads or of blocks meet behind the last step, or threads exchange
+// them. Where none do, a thread has more sums, and no registers to spare.
+static bool ein__kprod_meets(const ein__kprod *r) {
+    return r->parts > 1 || r->t->parts > 1 || r->t->warpgroups;
+}
 
 // Asks for those of `reads` of which a thread has `times` (NULL: one) each, in `hold`, to where
-// `first` makes values of them, as members of structure found_`name` in `out`. False, and nothing
-// was named: there are none, or they take more than `most` registers.
-static bool ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times, int most,
-                           const char *name, ein__buf *out, ein__buf *hold, ein__buf *first) {
+// `first` makes values of them, as members of structure found_`name` in `out`. How many registers
+// they take; 0, and nothing was named: there are none, or they take more than `most`.
+static int ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times, int most,
+                          const char *name, ein__buf *out, ein__buf *hold, ein__buf *first) {
     ein__buf members = {0}, *post = g->post;
     ein__needs needs = g->needs;
     ptrdiff_t named = arrlen(g->name);
@@ -51572,7 +51891,7 @@ static bool ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times,
         ein__buf_free(first);
     }
     ein__buf_free(&members);
-    return fits;
+    return fits ? words : 0;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of
@@ -52268,11 +52587,21 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
     }
-    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    bool half = r->math == EIN__MATH_FP16, four = g->vec > 1;
+    bool shared = t->parts > 1;
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
+    if (t->warpgroups) {
+        int across = ein__tile_side(t->cols) / g->vec;
+        *rows = t->rows * across / EIN__PRODUCT_THREADS;
+        *cols = t->cols / across;
+        ein__kneed(g, EIN__NEED_WARPGROUPS);
+        return ein__namef(g->ctx, "warpgroup_tile<%s, %d, %d, %d, %d, %d>",
+                          half ? "__half" : "float", t->rows, t->cols, t->terms,
+                          ein__kprod_stages(g, r), g->vec);
+    }
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       ein__kprod_stages(g, r), g->vec);
@@ -52322,9 +52651,17 @@ static int ein__kprod_times(ein__kgen *g, const ein__kprod *r, ein__ex read, int
     return (int)ein__least(down * across, most);
 }
 
+// Registers of a thread for what the epilogue of a warpgroups' tile reads, beside the sums.
+static int ein__kprod_spare(const ein__product_tile *t, int sums) {
+    enum { OTHERS = 48, LEAST = 16, MOST = 48 };
+    int spare = (t->resident > 1 ? 128 : 256) - sums - OTHERS;
+    return spare < LEAST ? LEAST : spare < MOST ? spare : MOST;
+}
+
 // What the epilogue reads is asked for before the sums of groups or blocks meet, which takes as
-// long as memory takes to answer; `first` is what makes values of it. Nothing where a thread would
-// need too many registers for it.
+// long as memory takes to answer; `first` is what makes values of it. Where a thread would need too
+// many registers for it, warpgroups' tiles ask for some vectors' before these are stored: one after
+// the other, each behind its guard, they would be waited for.
 static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ein__ex body,
                             int rows, int cols, ein__buf *first) {
     ein__ex *reads = NULL;
@@ -52335,8 +52672,13 @@ static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ei
     ein__kprod_reads(g, body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         arrput(times, ein__kprod_times(g, r, reads[i], rows, cols));
-    if (ein__kprod_ask(g, reads, times, EIN__FOUND_WORDS, "y", &r->held, &r->hold, first))
-        ein__kprod_placed(g, r, e, &r->hold);
+    int words = ein__kprod_ask(g, reads, times, EIN__FOUND_WORDS, "y", &r->held, &r->hold, first);
+    if (!words && r->t->warpgroups && r->parts == 1) {
+        int spare = ein__kprod_spare(r->t, rows * cols);
+        words = ein__kprod_ask(g, reads, NULL, spare, "y", &r->held, &r->hold, first);
+        if (words) r->together = (int)ein__least(spare / words, rows * (cols / g->vec));
+    }
+    if (words) ein__kprod_placed(g, r, e, &r->hold);
     memcpy(g->slot, slot, sizeof slot);
     arrfree(times);
     arrfree(reads);
@@ -52560,7 +52902,9 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"factor", r->factors.s},
         {"also", r->also.s},
         {"shared", ein__knumber(g, r->shared)},
-        {"held", ein__kprod_text(&r->held)},
+        {"held", r->together ? "" : ein__kprod_text(&r->held)},
+        {"found", r->together ? r->held.s : ""},
+        {"together", r->together ? ein__namef(c, "%d", r->together) : ""},
         {"vectors", r->parts > 1 ? ein__namef(c, "4 * shares.OWN / %d", g->vec)
                                  : ein__namef(c, "%d", rows * cols / g->vec)},
         {"at", ein__kprod_at(g, r, cols)},
@@ -54661,7 +55005,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
                 ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_warpgroup,
+                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -54868,6 +55213,8 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_WARPGROUPS), ein__tmpl_tiles_warpgroup,
+                    sums, EIN__COUNT(sums));
 }
 
 static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {
@@ -55346,27 +55693,29 @@ static bool ein__is_taken(const char *name) {
         " unsigned using virtual void volatile warpSize wchar_t while write xor ";
     static const char own[] =
         " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
-        " atomicInc attend attend_put await_event await_previous await_steps begin_rows bfloat4"
-        " bfloat4_value bytes CALL calls_on check_device check_run check_weights CLUSTER computed"
-        " computed_load CONST CONST_BYTES CONST_OF conv copy_async COUNT create_all"
-        " dynamic_shared E einnet_test end_step engine fail feed fetch fetched fetched_feed"
-        " fetched_value FIRST first_like float8 fmaxf fork_streams found_a found_b found_row"
-        " found_y fragment_columns fragment_rows half4 half4_value half8 IN info info_inputs "
-        "info_outputs"
-        " info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys KC kept kernel_size key_part"
-        " KEY_TURNS KS lane_places LAST launch launch_now LAUNCHED leave_part libraries_on"
-        " load_bfloat4 load_float8 load_half4 load_half8 load_places loaded m made matmul memcmp"
-        " memcpy memset MIDDLE moved moving moving_load multiply_add_words network next_early"
-        " NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries OUT out OWN PAD"
-        " parts_in_cluster parts_in_memory pitched_fragment product_tile ranked record"
-        " record_event relay relu ROUNDS_TF32 row_fragment row_sums ROWS run_on SAME"
-        " same_addresses score_unit SHARE shared_address shared_of shared_words snprintf some"
-        " spaced spaced_load spread spread_keys std STEP stepped steps store_bfloat4 store_half4"
-        " store_half8 strlen summed_load summing take_rows tap tapped tapped_load taps"
-        " TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place tile_products tile_type"
-        " total TURN turning turning_load TURNS unshifted upload value_of VALUE_TURNS "
-        "vector_places VECTORS"
-        " weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
+        " atomicInc attend attend_put await_event await_previous await_products await_steps"
+        " begin_products begin_rows bfloat4 bfloat4_value bytes CALL calls_on check_device"
+        " check_run check_weights CLUSTER computed computed_load CONST CONST_BYTES CONST_OF"
+        " conv copy_async COUNT create_all dynamic_shared E einnet_test end_products end_step"
+        " engine fail feed fetch fetched fetched_feed fetched_value FIRST first_like float8"
+        " fmaxf fork_streams found_a found_b found_row found_y fragment_columns fragment_rows"
+        " half4 half4_value half8 IN info info_inputs info_outputs info_weights INIT INIT_BYTES"
+        " INIT_OF join_keys joined_keys KC kept kernel_size key_part KEY_TURNS KS lane_places"
+        " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
+        " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
+        " moved moving moving_load multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64"
+        " network next_early NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries"
+        " OUT out OWN PAD parts_in_cluster parts_in_memory pitched_fragment product_tile"
+        " publish_copies ranked record record_event relay relu ROUNDS_TF32 row_fragment"
+        " row_sums ROWS run_on SAME same_addresses score_unit SHARE shared_address shared_of"
+        " shared_words snprintf some spaced spaced_load spread spread_keys std STEP step_places"
+        " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
+        " SUMS_128 SUMS_32 SUMS_64 SUMS_8 take_rows take_step tap tapped"
+        " tapped_load taps TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place"
+        " tile_products tile_type total TURN turning turning_load TURNS unshifted upload"
+        " value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
+        " warpgroup_product warpgroup_tile WARPGROUPS weight_of weights word_places words"
+        " WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);
     if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
@@ -55941,6 +56290,14 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\n");
 }
 
+// For what to compile where that matters.
+static void ein__put_target(const ein__emitter *z, ein__buf *out) {
+    if (ein__is_needed(z->needs, EIN__NEED_WARPGROUPS))
+        ein__put(
+            out,
+            "// compile   for sm_90a, whose warpgroups multiply; elsewhere warps do, slower\n");
+}
+
 // What keeps FP32, as the options say it.
 static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
     ein__buf text = {0};
@@ -56033,6 +56390,7 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_memory(z, out);
     ein__put_plan(z, out);
     ein__put_libraries(z, out);
+    ein__put_target(z, out);
     ein__put_rules(z, out);
     ein__put_plan_steps(z, out);
 }

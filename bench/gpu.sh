@@ -48,7 +48,7 @@ usage: bash bench/gpu.sh [OPTION]...
                     typed or all; default: one after another
   --budget SECONDS  begin no item after this time
   --jobs N          compilers at a time; default: the number of cores
-  --arch ARCH       default: the GPU's, or sm_90 where there is none
+  --arch ARCH       default: the GPU's, or sm_90a where there is none
   --gpu NAME        the GPU's name in tables of costs (h200); default: told by its own name
   --peers LIST      of eager, compile, jax; default: all that $PYTHON (python3) can import
   --rounds N        paired rounds of a comparison; default 5
@@ -731,8 +731,9 @@ else
 fi
 title=$(gpu_field gpu)
 if [ -z "$arch" ]; then
-    arch=sm_90
+    arch=sm_90a
     [ $gpu = no ] || [ $stand_in = yes ] || arch=sm_$(gpu_field sm | tr -d .)
+    [ $arch != sm_90 ] || arch=sm_90a       # warpgroups multiply in code for that alone
 fi
 wait
 [ $gpu = no ] || [ $stand_in = yes ] || record_launches

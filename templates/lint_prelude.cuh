@@ -470,6 +470,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $also y[e] = factor[0][e]
 #define $held struct found_y { float v; }
 #define $vectors 16
+#define $found
+#define $together 2
 #define $at const int i = $i, j = $j
 #define $hold f.v = p0[i * 4 + j]
 #define $rowHeld struct found_row { float v; }
@@ -506,6 +508,16 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #include "tiles_loads.cu"
 #include "tiles_async.cu"
 #include "tiles_rows.cu"
+#endif
+
+#ifdef LINT_tiles_warpgroup
+#include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
+#include "mma.cu"
+#include "tiles_loads.cu"
+#include "tiles_async.cu"
+#include "tiles_rows.cu"
+#include "tiles_mma.cu"
 #endif
 
 #ifdef LINT_warp

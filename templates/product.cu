@@ -35,6 +35,8 @@
 //@key vectors  how often a thread does
 //@key at       row i and column j of element e, where that needs them
 //@key hold     finds it, as f, for the result at m0 + row i and n0 + column j
+//@key together  or how many vectors it finds that for at once, before these are stored
+//@key found    declares that then
 //@key rowHeld  declares what the factors of a row find in memory; empty: nothing
 //@key rowHold  finds it, as f, for row m0 + line
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
@@ -152,6 +154,26 @@ static __global__ void $bounds $name($params) {
     }
     shares.end();
     //@else
+    //@if together
+    $found;
+#pragma unroll
+    for (int first = 0; first < $rows * $RN; first += $together * $V) {
+        const int last = min(first + $together * $V, $rows * $RN);
+        found_y held[$together];
+#pragma unroll
+        for (int e = first; e < last; e += $V) {
+            $at;
+            found_y &f = held[(e - first) / $V];
+            $hold;
+        }
+#pragma unroll
+        for (int e = first; e < last; e += $V) {
+            const int i = $i, j = $j;
+            const found_y &f = held[(e - first) / $V];
+            $store;
+        }
+    }
+    //@else
 #pragma unroll
     for (int e = 0; e < $rows * $RN; e += $V) {
         const int i = $i, j = $j;
@@ -160,5 +182,6 @@ static __global__ void $bounds $name($params) {
         //@end
         $store;
     }
+    //@end
     //@end
 }

@@ -1,11 +1,12 @@
 //@key rows  whether some loads are added up along their rows
 // Where elements lie of a factor of B lines and KC terms, from (line, term) on. Its rows are lines
-// of terms (ALONG) or terms of lines, and chunks of 16 bytes of a row are exchanged: 8 rows at the
-// same column fill the 32 banks of shared memory, and so do 4 rows at 8 neighbours, which fragments
-// of f32 terms take.
+// of terms (ALONG) or terms of lines (of halves 64 at most, panels of which lie behind each other),
+// and chunks of 16 bytes of a row are exchanged: 8 rows at the same column fill the 32 banks of
+// shared memory, and so do 4 rows at 8 neighbours, which fragments of f32 terms take.
 template <typename T, int B, int KC, bool ALONG>
 struct tile_place {
-    static const unsigned C = ALONG ? KC : B, E = 16 / sizeof(T),
+    static const unsigned WHOLE = ALONG ? KC : B,
+                          C = sizeof(T) == 2 && !ALONG && B > 64 ? 64 : WHOLE, E = 16 / sizeof(T),
                           W = sizeof(T) == 4 && !ALONG ? 2 : 1, SAME = C / E < 8 ? 8 * E / C : 1,
                           TURNS = (C / E < 8 ? C / E : 8) / W;
     unsigned row, column;
@@ -15,7 +16,9 @@ struct tile_place {
     __device__ __forceinline__ unsigned operator()(unsigned r, unsigned c) const {
         r += row;
         c += column;
-        return r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;
+        const unsigned panel = C < WHOLE ? c / C : 0u;
+        c -= panel * C;
+        return panel * (C * KC) + r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;
     }
 };
 
@@ -38,16 +41,19 @@ struct lane_places {
     // Of lines from 16 i on and terms from s STEP on.
     __device__ __forceinline__ void fragment(unsigned (&q)[4], const T *p, int i, int s) const {
         const int line = ALONG ? 0 : i * 16 / APART;
-        type::template fragment<ALONG, SECOND>(q, p + (ALONG ? i * 16 * KC : s * STEP * B),
+        const int row = ALONG ? KC : tile_place<T, B, KC, ALONG>::C;
+        type::template fragment<ALONG, SECOND>(q, p + (ALONG ? 16 * i : s * STEP) * row,
                                                at[ALONG ? s : line],
                                                at[ALONG ? s : line + 16 / APART - 1], 4u * B);
     }
 };
 
-// Where a thread stores its vectors of W elements, every 256th of a step.
+// Where a thread stores its vectors of W elements, every 256th of a step; of terms of lines as many
+// lines come first as a power of two divides.
 template <typename T, int B, int KC, bool ALONG, int W>
 struct vector_places {
-    static const unsigned C = ALONG ? KC : B, N = B * KC / 256 / W,
+    typedef tile_place<T, B, KC, ALONG> place;
+    static const unsigned C = ALONG ? KC : B & -B, N = B * KC / 256 / W,
                           TURN = 8 * C > 256 * W ? 8 * C / (256 * W) : 1;
     unsigned at[TURN];
 
@@ -55,11 +61,11 @@ struct vector_places {
 #pragma unroll
         for (unsigned i = 0; i < TURN; i++) {
             const unsigned e = (threadIdx.x + 256u * i) * W;
-            at[i] = i < N ? kept(tile_place<T, B, KC, ALONG>(0u, 0u)(e / C, e % C)) : 0u;
+            at[i] = i < N ? kept(place(0u, 0u)(e / C, e % C)) : 0u;
         }
     }
     __device__ __forceinline__ unsigned operator()(unsigned i) const {
-        return at[i % TURN] + i / TURN * (TURN * 256u * W);
+        return at[i % TURN] + i / TURN * (TURN * 256u * W / C * place::C);
     }
 };
 
@@ -153,10 +159,11 @@ struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms of a step. A warp has WM rows and WN columns. ROOM steps have room, where no copies are
 // asynchronous two: one is multiplied while others are on their way, in registers where there is
-// one. A thread stores V neighbouring columns at once.
-template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V>
+// one (ALL: as many all the same). A thread stores V neighbouring columns at once.
+template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V,
+          bool ALL = false>
 struct tensor_tile {
-    static const int STAGES = ASYNC_COPIES || ROOM < 2 ? ROOM : 2;
+    static const int STAGES = ASYNC_COPIES || ALL || ROOM < 2 ? ROOM : 2;
     static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
     static const int SUMS = PARTS > 1 ? PARTS *BM *(BN + 8) * 4 : 0;
     static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;

@@ -105,6 +105,12 @@ static __device__ __forceinline__ void take_rows(const summed_load<L, S> &a, uns
                                                  int i) {
     a.sums->take(x, i);
 }
+template <typename L, typename T>
+static __device__ __forceinline__ void take_step(const L &, const T *) {}
+template <typename L, typename S, typename T>
+static __device__ __forceinline__ void take_step(const summed_load<L, S> &a, const T *rows) {
+    a.sums->take_step(rows);
+}
 
 // Lines that are added up as they are loaded.
 struct unshifted {};

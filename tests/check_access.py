@@ -230,13 +230,13 @@ def check_columns(folder):
 
 
 def check_steps(math, folder):
-    """In the steps of a plain product on tensor cores no branch parts what multiplies from what
-    waits for copies and loads fragments: the one is to hide the other."""
+    """In the steps of a plain product by warps on tensor cores no branch parts what multiplies from
+    what waits for copies and loads fragments: the one is to hide the other."""
     source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "steps.cu")
     with open(source, "w") as f:
         f.write(weighted("steps", "2048,2048", [("k", "2048,2048")], "MatMul(x, k)"))
     subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--only-math",
-                    "--libs", "none"], check=True)
+                    "--libs", "none", "--gpu", "a100"], check=True)
     ptx = os.path.join(folder, "steps.ptx")
     subprocess.run(["nvcc", "-std=c++14", "-arch=" + ARCH, "-ptx", path, "-o", ptx], check=True)
     with open(ptx) as f:
@@ -285,19 +285,23 @@ def check_ends(math, folder):
     return "%s: %s loads behind the last barrier" % (math, kernel)
 
 
-def check_large(math, folder):
+def check_large(math, gpu, want, folder):
     """Of tiles with the same estimate a large product has the one of fewer words from shared memory
-    for each product of numbers: warps of 64 x 64."""
+    for each product of numbers: warps of 64 x 64, or warpgroups of 256 columns."""
     source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "large.cu")
     with open(source, "w") as f:
         f.write(weighted("large", "4096,4096", [("k", "4096,4096")], "MatMul(x, k)"))
     subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--only-math",
-                    "--libs", "none", "--gpu", "h200"], check=True)
+                    "--libs", "none", "--gpu", gpu], check=True)
     with open(path) as f:
-        found = set(re.findall(r"tensor_tile<\w+((?:, \d+){8})>", f.read()))
-    if len(found) == 1 and ", 64, 64, " in found.pop():
+        found = set(re.findall(r"typedef (\w+_tile<\w+(?:, \d+)+)> tile_type", f.read()))
+    if len(found) == 1 and re.search(want, found.pop()):
         return None
-    return "%s: a large product is of other tiles" % math
+    return "%s on %s: a large product is of other tiles" % (math, gpu)
+
+
+LARGE = [("tf32", "h200", "tensor_tile<.*, 64, 64, "), ("fp16", "a100", "tensor_tile<.*, 64, 64, "),
+         ("fp16", "h200", "warpgroup_tile<__half, 128, 256, ")]
 
 
 def check_taps(math, width, want, folder):
@@ -325,8 +329,8 @@ def main():
         found += [check_program(program, folder) for program in PROGRAMS]
         found += [check_ahead(each, folder) for each in AHEAD]
         found += [check_copies(folder), check_columns(folder)]
-        found += [look(math, folder) for look in (check_steps, check_large)
-                  for math in ("tf32", "fp16")]
+        found += [check_steps(math, folder) for math in ("tf32", "fp16")]
+        found += [check_large(*case, folder) for case in LARGE]
         found += [check_ends(math, folder) for math in ("fp32", "tf32", "fp16")]
         found += [check_taps(math, width, want, folder) for math, width, want in TAPS]
         for wrong in found:

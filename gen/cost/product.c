@@ -14,6 +14,7 @@ typedef struct ein__tiled {
     ein__dtype held;  // type of both factors: tiles that hold it may fetch several steps
     bool computed;    // loads compute a factor as they go
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
+    bool warpgroups;  // the GPU has instructions for tiles that these multiply
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
     int together;  // blocks of a cluster, which share a tile's terms
@@ -36,50 +37,57 @@ typedef struct ein__product_tile {
     int resident;  // blocks that share an SM; tensor cores: where it copies, else one
     ein__math math;
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
+    bool warpgroups;  // 128 threads multiply together (templates/tiles_warpgroup.cu)
 } ein__product_tile;
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 28,
+    EIN__PRODUCT_TILES = 33,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
 
-// No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
-// for a larger GPU runs there.
+// But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
+// so that a program for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},   // few rows
-    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},    // ... and columns
-    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
-    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
-    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3},
-    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
-    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
-    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6},
-    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4},
-    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3},
-    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4},
-    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4},
+    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2, false},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},   // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2, false},    // ... and columns
+    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2, false},
+    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2, false},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2, false},
+    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3, false},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4, false},
+    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3, false},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6, false},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6, false},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4, false},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3, false},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4, false},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3, false},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6, false},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6, false},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4, false},
     // Half as many steps where these pass through registers, one after the other.
-    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
-    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1, false},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1, false},
     // More for a thread of each word that it reads, and more sums to add up.
-    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2},
-    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2},
+    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2, false},
+    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2, false},
     // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
-    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
-    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
-    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
-    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
+    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
+    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
+    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
+    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
     // Numbers of columns that are three times a power of two.
-    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2},
-    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2},
+    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},
+    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2, false},
+    // By warpgroups: all steps that the tile has need room, more than older devices have.
+    {128, 256, 16, 256, 64, 1, 0, 1, EIN__MATH_FP16, 4, true},
+    {128, 192, 16, 192, 64, 1, 0, 1, EIN__MATH_FP16, 5, true},
+    {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true},
+    {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true},
+    {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -108,6 +116,10 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (p->addend && !ein__product_fits(p->addend, t)) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
+    if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
+    if (t->warpgroups && (p->shifted || (p->each && !p->load[0].along))) return false;
+    // Where no other block is beside it what comes before and behind the steps is most of the time.
+    if (t->warpgroups && t->resident == 1 && p->depth < 4 * t->terms) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
     if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
@@ -133,7 +145,7 @@ static int64_t ein__product_step_bytes(const ein__product_tile *t) {
 // that the tile has.
 static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
     int64_t room = bytes / ein__product_step_bytes(t);
-    if (t->stages == 1) return 1;
+    if (t->stages == 1 || t->warpgroups) return t->stages;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
@@ -171,11 +183,12 @@ static int64_t ein__tap_bytes(const ein__product_tile *t, int64_t depth, int wor
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
-// warp has; the type that tensor cores multiply.
+// warp has; the type that tensor cores multiply; steps that have room, where there are two such.
 static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     static const char *const type[] = {"", ".tf32", ".f16"};
-    snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-             type[t->math]);
+    int n = snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm,
+                     t->rn, type[t->math]);
+    if (t->warpgroups) snprintf(name + n, 32 - n, ".w%d", t->stages);
 }
 
 // Of the cycles in which an SM's schedulers may issue, in 1/1000, those in which they do: assumed.
@@ -187,8 +200,9 @@ enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 // turn of blocks that an SM takes when others have ended; and what each step takes more where an SM
 // has no other block that computes while this one meets at the step's barrier and gets its first
 // factors. What an SM takes for each element of a tensor cores' tile when its sums leave registers,
-// meet in shared memory and are stored; and for the sums along rows in each of a block's steps,
-// more than their instructions. Chosen by 2200 products measured on an H200.
+// meet in shared memory and are stored (of a warpgroups' one: ten products); and for the sums along
+// rows in each of a block's steps, more than their instructions. Chosen by 2200 products measured
+// on an H200.
 enum {
     EIN__PRODUCT_STEP_PS = 300000,
     EIN__PRODUCT_START_PS = 450000,
@@ -196,6 +210,7 @@ enum {
     EIN__PRODUCT_ALONE_PS = 95000,
     EIN__TENSOR_ALONE_PS = 40000,
     EIN__PRODUCT_ELEMENT_PS = 240,
+    EIN__WARPGROUP_ELEMENT_PS = 110,
     EIN__PRODUCT_ROWS_PS = 45000
 };
 
@@ -242,6 +257,7 @@ static void ein__tensor_held(ein_ctx *ctx, const ein__expr *const *read, ein__ti
     }
     p->held = t[0] == t[1] ? t[0] : EIN__NDTYPE;
     p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
+    p->warpgroups = ein__gpu_of(ctx)->cc == 90;
 }
 
 enum { EIN__PRODUCT_INNER = 8 };  // terms whose multiple the innermost iterator's extent is
@@ -305,8 +321,11 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
-// library's before (reference, section 7).
-static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 480 : 660; }
+// library's before (reference, section 7). What warpgroups do by wgmma is measured on an H200.
+static int64_t ein__tensor_share(const ein__gpu *g, const ein__product_tile *t) {
+    if (t->warpgroups) return 850;
+    return g->cc >= 90 ? 480 : 660;
+}
 
 // What `ops` instructions of threads in each step take on one SM, ps: each counts as two
 // operations.
@@ -380,6 +399,8 @@ static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
 // numbers are within a tenth of what nvcc 13 makes of the tiles for sm_90.
 static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t) {
     bool half = t->math == EIN__MATH_FP16;
+    int64_t own = EIN__PRODUCT_LOOP * EIN__PRODUCT_THREADS;
+    if (t->warpgroups) return 2 * own + ein__load_ops(p, t);
     int64_t rows = t->rm / 16, cols = t->rn / 16, steps = t->terms / t->parts / (half ? 16 : 8);
     int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
     for (int k = 0; k < 2; k++) {
@@ -387,11 +408,13 @@ static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein
         if (!half && ein__load_copies(&p->load[k], t))
             each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
     }
-    return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
+    return each * steps * EIN__PRODUCT_THREADS + own + ein__load_ops(p, t);
 }
 
-// Lines that a tensor cores' tile moves for each term: to shared memory, from there to its warps.
+// Lines that a tensor cores' tile moves for each term: to shared memory, from there to its warps or
+// warpgroups.
 static int64_t ein__tensor_lines(const ein__product_tile *t) {
+    if (t->warpgroups) return t->rows + t->cols + t->rows / 64 * (64 + t->cols);
     return t->rows + t->cols + EIN__PRODUCT_THREADS / 32 * (t->rm + t->rn) / t->parts;
 }
 
@@ -403,7 +426,7 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
     int64_t bytes = ein__muldiv(ein__tensor_lines(t) * ein__math_bytes(t->math), terms, 1);
-    int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g)),
+    int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g, t)),
             shared = ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32);
     return math > shared ? math : shared;
 }
@@ -465,7 +488,8 @@ static int64_t ein__product_ends_ps(const ein__tiled *p, const ein__product_tile
                                     int64_t waves) {
     bool tensor = t->math != EIN__MATH_FP32;
     int64_t rows = ein__least(t->rows, p->extent[0]), cols = ein__least(t->cols, p->extent[1]);
-    int64_t ps = tensor ? rows * cols * EIN__PRODUCT_ELEMENT_PS : 0;
+    int64_t each = t->warpgroups ? EIN__WARPGROUP_ELEMENT_PS : EIN__PRODUCT_ELEMENT_PS;
+    int64_t ps = tensor ? rows * cols * each : 0;
     if (p->each)
         ps = ein__plus(ps, ein__times(ein__ceil(p->depth, t->terms), EIN__PRODUCT_ROWS_PS));
     return ein__times(ps, waves);
@@ -499,6 +523,8 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    // A product of 4096 x 4096 by warpgroups gets four thirds of that.
+    if (t->warpgroups) l2 += l2 / 3;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // Steps that are not on their way together, and the first loads; blocks beside each other take
     // their turns together.
@@ -525,8 +551,8 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
 static double ein__product_floor(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
                                  double waves) {
     double rate = t->math == EIN__MATH_FP32   ? (double)g->fp32 * (double)t->share
-                  : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g)
-                                              : (double)g->fp16 * (double)ein__tensor_share(g);
+                  : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g, t)
+                                              : (double)g->fp16 * (double)ein__tensor_share(g, t);
     double flop = 2.0 * t->rows * t->cols * (double)p->depth * (double)g->sms;
     return 0.999 * (1e6 * waves * flop / rate + EIN__PRODUCT_START_PS);
 }

@@ -24,6 +24,7 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     // What the map behind the sums, and the factors of a row, find before these meet; or empty.
     ein__buf held, hold, row_held, row_hold;
+    int together;  // vectors for which the map finds that just before they are stored, or 0
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
     const char
@@ -295,15 +296,17 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     return !at.vector ? 1 : half || bfloat ? 2 : 4;
 }
 
-// Whether sums of groups of threads or of blocks meet behind the last step. Where none do, a thread
-// has more sums, and no registers to spare.
-static bool ein__kprod_meets(const ein__kprod *r) { return r->parts > 1 || r->t->parts > 1; }
+// Whether sums of groups of threads or of blocks meet behind the last step, or threads exchange
+// them. Where none do, a thread has more sums, and no registers to spare.
+static bool ein__kprod_meets(const ein__kprod *r) {
+    return r->parts > 1 || r->t->parts > 1 || r->t->warpgroups;
+}
 
 // Asks for those of `reads` of which a thread has `times` (NULL: one) each, in `hold`, to where
-// `first` makes values of them, as members of structure found_`name` in `out`. False, and nothing
-// was named: there are none, or they take more than `most` registers.
-static bool ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times, int most,
-                           const char *name, ein__buf *out, ein__buf *hold, ein__buf *first) {
+// `first` makes values of them, as members of structure found_`name` in `out`. How many registers
+// they take; 0, and nothing was named: there are none, or they take more than `most`.
+static int ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times, int most,
+                          const char *name, ein__buf *out, ein__buf *hold, ein__buf *first) {
     ein__buf members = {0}, *post = g->post;
     ein__needs needs = g->needs;
     ptrdiff_t named = arrlen(g->name);
@@ -334,7 +337,7 @@ static bool ein__kprod_ask(ein__kgen *g, const ein__ex *reads, const int *times,
         ein__buf_free(first);
     }
     ein__buf_free(&members);
-    return fits;
+    return fits ? words : 0;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of

@@ -140,7 +140,8 @@ typedef enum ein__need {
     EIN__NEED_BFLOAT4,
     EIN__NEED_CLUSTERS,
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
-    EIN__NEEDS = EIN__NEED_COLUMN + 5
+    EIN__NEED_WARPGROUPS = EIN__NEED_COLUMN + 5,
+    EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
 _Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");

@@ -389,7 +389,7 @@ static const char *ein__kstorage(ein__kgen *g, const char *type, const char *nam
     l->smem = dynamic;
     if (!dynamic) return ein__namef(g->ctx, "__shared__ %s %s;\n", type, name);
     return ein__namef(g->ctx,
-                      "extern __shared__ __align__(128) unsigned char dynamic_shared[];\n"
+                      "extern __shared__ __align__(1024) unsigned char dynamic_shared[];\n"
                       "typedef %s %s_type;\n"
                       "%s_type &%s = *reinterpret_cast<%s_type *>(dynamic_shared);\n",
                       type, name, name, name, name);

@@ -26,11 +26,21 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
     }
-    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    bool half = r->math == EIN__MATH_FP16, four = g->vec > 1;
+    bool shared = t->parts > 1;
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
+    if (t->warpgroups) {
+        int across = ein__tile_side(t->cols) / g->vec;
+        *rows = t->rows * across / EIN__PRODUCT_THREADS;
+        *cols = t->cols / across;
+        ein__kneed(g, EIN__NEED_WARPGROUPS);
+        return ein__namef(g->ctx, "warpgroup_tile<%s, %d, %d, %d, %d, %d>",
+                          half ? "__half" : "float", t->rows, t->cols, t->terms,
+                          ein__kprod_stages(g, r), g->vec);
+    }
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       ein__kprod_stages(g, r), g->vec);
@@ -80,9 +90,17 @@ static int ein__kprod_times(ein__kgen *g, const ein__kprod *r, ein__ex read, int
     return (int)ein__least(down * across, most);
 }
 
+// Registers of a thread for what the epilogue of a warpgroups' tile reads, beside the sums.
+static int ein__kprod_spare(const ein__product_tile *t, int sums) {
+    enum { OTHERS = 48, LEAST = 16, MOST = 48 };
+    int spare = (t->resident > 1 ? 128 : 256) - sums - OTHERS;
+    return spare < LEAST ? LEAST : spare < MOST ? spare : MOST;
+}
+
 // What the epilogue reads is asked for before the sums of groups or blocks meet, which takes as
-// long as memory takes to answer; `first` is what makes values of it. Nothing where a thread would
-// need too many registers for it.
+// long as memory takes to answer; `first` is what makes values of it. Where a thread would need too
+// many registers for it, warpgroups' tiles ask for some vectors' before these are stored: one after
+// the other, each behind its guard, they would be waited for.
 static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ein__ex body,
                             int rows, int cols, ein__buf *first) {
     ein__ex *reads = NULL;
@@ -93,8 +111,13 @@ static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ei
     ein__kprod_reads(g, body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         arrput(times, ein__kprod_times(g, r, reads[i], rows, cols));
-    if (ein__kprod_ask(g, reads, times, EIN__FOUND_WORDS, "y", &r->held, &r->hold, first))
-        ein__kprod_placed(g, r, e, &r->hold);
+    int words = ein__kprod_ask(g, reads, times, EIN__FOUND_WORDS, "y", &r->held, &r->hold, first);
+    if (!words && r->t->warpgroups && r->parts == 1) {
+        int spare = ein__kprod_spare(r->t, rows * cols);
+        words = ein__kprod_ask(g, reads, NULL, spare, "y", &r->held, &r->hold, first);
+        if (words) r->together = (int)ein__least(spare / words, rows * (cols / g->vec));
+    }
+    if (words) ein__kprod_placed(g, r, e, &r->hold);
     memcpy(g->slot, slot, sizeof slot);
     arrfree(times);
     arrfree(reads);
@@ -318,7 +341,9 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"factor", r->factors.s},
         {"also", r->also.s},
         {"shared", ein__knumber(g, r->shared)},
-        {"held", ein__kprod_text(&r->held)},
+        {"held", r->together ? "" : ein__kprod_text(&r->held)},
+        {"found", r->together ? r->held.s : ""},
+        {"together", r->together ? ein__namef(c, "%d", r->together) : ""},
         {"vectors", r->parts > 1 ? ein__namef(c, "4 * shares.OWN / %d", g->vec)
                                  : ein__namef(c, "%d", rows * cols / g->vec)},
         {"at", ein__kprod_at(g, r, cols)},

@@ -174,6 +174,14 @@ static void ein__put_libraries(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\n");
 }
 
+// For what to compile where that matters.
+static void ein__put_target(const ein__emitter *z, ein__buf *out) {
+    if (ein__is_needed(z->needs, EIN__NEED_WARPGROUPS))
+        ein__put(
+            out,
+            "// compile   for sm_90a, whose warpgroups multiply; elsewhere warps do, slower\n");
+}
+
 // What keeps FP32, as the options say it.
 static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
     ein__buf text = {0};
@@ -266,6 +274,7 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_memory(z, out);
     ein__put_plan(z, out);
     ein__put_libraries(z, out);
+    ein__put_target(z, out);
     ein__put_rules(z, out);
     ein__put_plan_steps(z, out);
 }

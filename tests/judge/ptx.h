@@ -11,6 +11,7 @@
 //   ptx_cvt.cpp      conversions and numbers of 16 bits
 //   ptx_memory.cpp   loads, stores, atomics, asynchronous copies
 //   ptx_warp.cpp     what the lanes of a warp do together: shuffles, votes, matrices
+//   ptx_wgmma.cpp    what warpgroups multiply
 //   ptx_run.cpp      warps, blocks and grids
 //   ptx_profile.cpp  what a launch would ask of a GPU, counted on request
 #ifndef JUDGE_PTX_H
@@ -160,6 +161,7 @@ struct kernel {
     std::vector<uint32_t> parameter_at;
     std::vector<inst> code;
     std::vector<effect> effects;
+    std::vector<std::vector<uint32_t>> lists;  // places of registers, where there are many
     std::vector<special> specials;
     std::vector<constant> constants;
     size_t frame = 0, shared = 0, dynamic_align = 16, local = 0, parameter_bytes = 0;
@@ -195,6 +197,7 @@ bool choose_parts(opcode &op, choice &c, const statement &s);
 bool choose_convert(opcode &op, choice &c, size_t operands);
 bool choose_memory(opcode &op, choice &c, const statement &s);
 bool choose_warp(opcode &op, choice &c, const statement &s);
+bool choose_group(const opcode &op, inst &i, int &columns);
 
 // ---- running
 

@@ -216,6 +216,7 @@ struct decoder {
     void instruction(const statement &s);
     void operands(const statement &s, choice &c, inst &i);
     void copy_operands(const statement &s, inst &i);
+    void group(const statement &s, const opcode &op, inst &i);
     void call(const statement &s);
     void body(const function &f, const std::string &label_prefix);
 };
@@ -291,6 +292,35 @@ void decoder::copy_operands(const statement &s, inst &i) {
     i.o[2] = s.operands.size() > 3 ? operand_at(s.operands[3], "u32") : none;
 }
 
+// {d...}, a, b, scale-d, scale-a, scale-b, transposed a and b: as the templates have them.
+void decoder::group(const statement &s, const opcode &op, inst &i) {
+    int columns;
+    if (!choose_group(op, i, columns)) {
+        wrong("an instruction that is not known here", s.text);
+    }
+    if (!columns) {
+        return;
+    }
+    const std::vector<operand> &o = s.operands;
+    bool right =
+        o.size() == 8 && o[0].kind == operand::vector && o[0].parts.size() == (size_t)columns / 2;
+    for (size_t n = 3; right && n < 8; n++) {
+        right = o[n].kind == operand::number && (n < 6 ? o[n].value == 1 : o[n].value < 2);
+    }
+    if (!right) {
+        wrong("operands that are not known here", s.text);
+    }
+    std::vector<uint32_t> list;
+    for (const operand &p : o[0].parts) {
+        list.push_back(operand_at(p, "f32"));
+    }
+    list.push_back(operand_at(o[1], "b64"));
+    list.push_back(operand_at(o[2], "b64"));
+    i.flags = (uint8_t)(o[6].value | o[7].value << 1);
+    i.target = (uint32_t)k.lists.size();
+    k.lists.push_back(list);
+}
+
 opcode split(const std::string &text) {
     opcode op;
     op.whole = text;
@@ -316,6 +346,14 @@ void decoder::instruction(const statement &s) {
     opcode op = split(s.text);
     if (op.base == "call") {
         call(s);
+        return;
+    }
+    if (op.base == "wgmma") {
+        group(s, op, i);
+        k.code.push_back(i);
+        if (profile_file()) {
+            k.effects.push_back({});
+        }
         return;
     }
     choice c = {&i, {}};

@@ -16,8 +16,9 @@ static ein__needs needs;
 // Compiling is most of the work, and kernels of one structure differ in sizes alone: the first case
 // of each goes into all programs that are made of this file, the race checker's (USE 1), the
 // sanitizers' (USE 2) and the one that is interpreted as nvcc translates it (USE 4), others turn by
-// turn into one of the first two, and few into the third.
-enum { RACE = 1, SANITIZERS = 2, INTERPRETED = 4, ALL = 7 };
+// turn into one of the first two, and few into the third. What warpgroups multiply is in a fourth
+// one besides (USE 8), translated for sm_90a.
+enum { RACE = 1, SANITIZERS = 2, INTERPRETED = 4, ALL = 7, GROUPS = 8 };
 static int use;  // of the case
 
 // A kernel or a function that kernels call.
@@ -312,6 +313,7 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     ein__buf text = {0};
     ein__launch l;
     ein__emit_kernel(ctx, &step, name, &text, &l);
+    if (ein__is_needed(l.needs, EIN__NEED_WARPGROUPS)) use |= GROUPS;
     if (ctx->status) {
         fprintf(stderr, "%s: %s", name, ctx->errors.s);
         exit(1);

@@ -1,0 +1,251 @@
+//@key rows  whether some loads are added up along their rows
+// Tiles that warpgroups multiply: 128 threads together, asynchronously, both factors straight from
+// shared memory (PTX ISA, wgmma). Devices of compute capability 9.0 have that, in code compiled for
+// sm_90a; compiled for others the same tile is multiplied by warps, which takes longer.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define WARPGROUPS 1
+// A warpgroup's sums, c[..][4] a thread, from column 8 j on; and their names in the instruction.
+#define SUMS_8(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 1), SUMS_8(c, j + 2), SUMS_8(c, j + 3)
+#define SUMS_64(c, j) SUMS_32(c, j), SUMS_32(c, j + 4)
+#define SUMS_128(c, j) SUMS_64(c, j), SUMS_64(c, j + 8)
+#define NAMES_64                                                                                 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_128                                                                             \
+    NAMES_64                                                                                  \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
+    "%49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_192                                                                        \
+    NAMES_128                                                                            \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_256                                                                          \
+    NAMES_192                                                                              \
+    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "   \
+    "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, " \
+    "%124, %125, %126, %127"
+// c += A B for 64 rows, N columns and 16 terms; A, B and so on are the operands' numbers. Of a
+// factor whose rows in shared memory are terms of lines (ACROSS) the instruction is told so.
+template <int N>
+struct warpgroup_product;
+#define WARPGROUP_PRODUCT(N, NAMES, A, B, ACROSS_A, ACROSS_B, ...)                             \
+    template <>                                                                                \
+    struct warpgroup_product<N> {                                                              \
+        template <bool A_ACROSS, bool B_ACROSS>                                                \
+        static __device__ __forceinline__ void add(float (&c)[N / 8][4], unsigned long long a, \
+                                                   unsigned long long b) {                     \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" NAMES      \
+                         "}, %" #A ", %" #B ", 1, 1, 1, %" #ACROSS_A ", %" #ACROSS_B ";"       \
+                         : __VA_ARGS__                                                         \
+                         : "l"(a), "l"(b), "n"(A_ACROSS), "n"(B_ACROSS));                      \
+        }                                                                                      \
+    };
+WARPGROUP_PRODUCT(64, NAMES_64, 32, 33, 34, 35, SUMS_64(c, 0))
+WARPGROUP_PRODUCT(128, NAMES_128, 64, 65, 66, 67, SUMS_128(c, 0))
+WARPGROUP_PRODUCT(192, NAMES_192, 96, 97, 98, 99, SUMS_128(c, 0), SUMS_64(c, 16))
+WARPGROUP_PRODUCT(256, NAMES_256, 128, 129, 130, 131, SUMS_128(c, 0), SUMS_128(c, 16))
+
+// Where the instruction finds lines of a factor in shared memory: rows of 128 bytes, eight of them
+// with their chunks exchanged as tile_place has it, the next eight 1024 bytes further on; the next
+// 64 lines of terms `panel` bytes further on.
+static __device__ __forceinline__ unsigned long long warpgroup_factor(unsigned at, unsigned panel) {
+    const unsigned long long swizzled = 1ull << 62, rows = 1024u >> 4;
+    return swizzled | rows << 32 | static_cast<unsigned long long>(panel >> 4) << 16 | at >> 4;
+}
+// What is copied to shared memory is there for the instruction.
+static __device__ __forceinline__ void publish_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+static __device__ __forceinline__ void begin_products() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void end_products() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Waits until all products but those of the last N steps are added.
+template <int N>
+static __device__ __forceinline__ void await_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+#else
+#define WARPGROUPS 0
+#endif
+
+// 128 rows by BN columns of a product, KC terms of 128 bytes a step, of which STAGES have room;
+// each of two warpgroups has 64 rows. While a step is multiplied the next ones are copied, to where
+// the one before it was. A thread stores V neighbouring columns at once, its neighbours the next.
+template <typename T, int BM, int BN, int KC, int STAGES, int V>
+struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, true> {
+    typedef tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, true> tile;
+    typedef typename tile::tile_products tile_products;
+    static const int SIDE = BN & -BN, ACROSS = SIDE / V;  // threads along a row
+    static const int RM = BM * ACROSS / 256, RN = BN / SIDE * V, AHEAD = STAGES - 1;
+
+    static __device__ unsigned row(int i, unsigned t) { return t / ACROSS + 256 / ACROSS * i; }
+    static __device__ unsigned column(int j, unsigned t) {
+        return t % ACROSS * V + j % V + j / V * SIDE;
+    }
+    static __device__ unsigned row(int i) { return row(i, threadIdx.x); }
+    static __device__ unsigned column(int j) { return column(j, threadIdx.x); }
+
+    // What a thread stores of the sums, which pass through shared memory.
+    __device__ __forceinline__ void finish(const tile_products &own, float (&acc)[RM][RN]) {
+        static_assert(BM * (BN + 8) * 4 <= int(sizeof(tile)), "the steps' memory has room");
+        float *const sums = reinterpret_cast<float *>(this->bytes);
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < BN / 4; e++) {
+            const unsigned m = tile::top() + e % 2 * 8 + threadIdx.x % 32u / 4u,
+                           n = e / 2 * 8 + threadIdx.x % 4u * 2;
+            *reinterpret_cast<float2 *>(sums + m * (BN + 8) + n) =
+                make_float2(own.c[0][e / 2][e % 2 * 2], own.c[0][e / 2][e % 2 * 2 + 1]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < RM * RN; e += V) {
+            const float *const from = sums + row(e / RN) * (BN + 8) + column(e % RN);
+            float *const to = acc[e / RN] + e % RN;
+            if (V == 4) {
+                const float4 v = *reinterpret_cast<const float4 *>(from);
+                to[0] = v.x, to[1 % V] = v.y, to[2 % V] = v.z, to[3 % V] = v.w;
+            } else {
+#pragma unroll
+                for (int j = 0; j < V; j++) to[j] = from[j];
+            }
+        }
+    }
+
+#if WARPGROUPS
+    template <bool ALONG_A, bool ALONG_B>
+    struct step_places {
+        static const unsigned PANEL = 64 * KC * sizeof(T);
+        unsigned a, b;
+
+        __device__ __forceinline__ explicit step_places(warpgroup_tile &t)
+            : a(shared_address(t.factor(0, 0)) + threadIdx.x / 128u * PANEL),
+              b(shared_address(t.factor(0, 1))) {}
+        __device__ __forceinline__ void add(warpgroup_tile &, int stage, tile_products &to) const {
+            const unsigned at = stage * (tile::SIZE * int(sizeof(T)));
+            begin_products();
+#pragma unroll
+            for (unsigned s = 0; s < KC / 16; s++)
+                warpgroup_product<BN>::template add<!ALONG_A, !ALONG_B>(
+                    to.c[0], warpgroup_factor(a + at + s * (ALONG_A ? 32u : 2048u), PANEL),
+                    warpgroup_factor(b + at + s * (ALONG_B ? 32u : 2048u), PANEL));
+            end_products();
+        }
+        template <int N>
+        static __device__ __forceinline__ void await() {
+            await_products<N>();
+        }
+        static __device__ __forceinline__ void publish() { publish_copies(); }
+    };
+#else
+    template <bool ALONG_A, bool ALONG_B>
+    struct step_places {
+        lane_places<T, BM, KC, ALONG_A, false, BM / 8, KC> a;
+        lane_places<T, BN, KC, ALONG_B, true, BN, KC> b;
+
+        __device__ __forceinline__ explicit step_places(warpgroup_tile &)
+            : a(tile::top(), 0u), b(0u, 0u) {}
+        __device__ __forceinline__ void add(warpgroup_tile &t, int stage, tile_products &to) const {
+#pragma unroll
+            for (int s = 0; s < KC / tile::KS; s++) {
+                unsigned x[4];
+                a.fragment(x, t.factor(stage, 0), 0, s);
+#pragma unroll
+                for (int j = 0; j < BN / 16; j++) {
+                    unsigned y[4];
+                    b.fragment(y, t.factor(stage, 1), j, s);
+                    tensor_type<T>::multiply_add(to.c[0][2 * j], x, y[0], y[1]);
+                    tensor_type<T>::multiply_add(to.c[0][2 * j + 1], x, y[2], y[3]);
+                }
+            }
+        }
+        template <int N>
+        static __device__ __forceinline__ void await() {}
+        static __device__ __forceinline__ void publish() {}
+    };
+#endif
+
+    //@if rows
+    // Sums along the rows of the first factor, of what a step has in shared memory: two threads
+    // have half of a line each. Nothing is subtracted from lines that are multiplied there.
+    template <typename FROM>
+    struct row_sums {
+        float sum[1], square[1];
+
+        __device__ __forceinline__ explicit row_sums(unshifted) : sum(), square() {}
+        static __device__ unsigned line() { return threadIdx.x / 2u; }
+        __device__ __forceinline__ void take_step(const T *rows) {
+            const tile_place<T, BM, KC, true> place(line(), threadIdx.x % 2u * (KC / 2));
+#pragma unroll
+            for (unsigned i = 0; i < KC / 2; i += 16 / sizeof(T)) {
+                const uint4 v = *reinterpret_cast<const uint4 *>(rows + place(0u, i));
+                const unsigned w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+                for (int k = 0; k < 4; k++) tensor_type<T>::add(w[k], sum[0], square[0]);
+            }
+        }
+        static __device__ __forceinline__ void total(const float (&v)[1], float (&to)[BM][1]) {
+            const float s = v[0] + __shfl_xor_sync(0xffffffffu, v[0], 1);
+            if (threadIdx.x % 2u == 0u) to[line()][0] = s;
+        }
+        static __device__ __forceinline__ float of(const float (&from)[BM][1], unsigned line) {
+            return from[line][0];
+        }
+    };
+
+    //@end
+    template <typename F>
+    static __device__ __forceinline__ void copy(F &feed, T *to, unsigned k0, unsigned until) {
+        if (k0 < until) feed.copy(to, k0);
+        feed.move();
+    }
+
+    // As tensor_tile has it.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             bool next_early, tile_products &to) {
+        tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> a(load_a);
+        tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> b(load_b);
+        const step_places<ALONG_A, ALONG_B> places(*this);
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            if (EARLY == 1) copy(a, this->factor(n, 0), from + n * KC, until);
+            if (EARLY == 2) copy(b, this->factor(n, 1), from + n * KC, until);
+        }
+        await_previous(next_early);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            if (EARLY != 1) copy(a, this->factor(n, 0), from + n * KC, until);
+            if (EARLY != 2) copy(b, this->factor(n, 1), from + n * KC, until);
+            end_step();
+        }
+        int stage = 0, next = AHEAD;
+#pragma unroll 1
+        for (unsigned k0 = from; k0 < until; k0 += KC) {
+            await_steps<AHEAD - 1>();
+            places.publish();
+            __syncthreads();
+            places.add(*this, stage, to);
+            places.template await<1>();
+            // All have multiplied the step before.
+            __syncthreads();
+            copy(a, this->factor(next, 0), k0 + AHEAD * KC, until);
+            copy(b, this->factor(next, 1), k0 + AHEAD * KC, until);
+            end_step();
+            //@if rows
+            take_step(load_a, this->factor(stage, 0));
+            //@end
+            next = stage;
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
+        }
+        places.template await<0>();
+    }
+};
