@@ -118,11 +118,15 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (copies && t->stages == 1) return false;
     if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
     if (t->warpgroups && (p->shifted || (p->each && !p->load[0].along))) return false;
-    // Where no other block is beside it what comes before and behind the steps is most of the time.
-    if (t->warpgroups && t->resident == 1 && p->depth < 4 * t->terms) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
     if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+// Whether a tile that fits is worth a look: where no other block is beside a warpgroups' one what
+// comes before and behind the steps would be most of the time.
+static bool ein__product_pays(const ein__tiled *p, const ein__product_tile *t) {
+    return !t->warpgroups || t->resident > 1 || p->depth >= 4 * t->terms;
 }
 
 enum {
@@ -323,7 +327,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
 // library's before (reference, section 7). What warpgroups do by wgmma is measured on an H200.
 static int64_t ein__tensor_share(const ein__gpu *g, const ein__product_tile *t) {
-    if (t->warpgroups) return 850;
+    if (t->warpgroups) return 900;
     return g->cc >= 90 ? 480 : 660;
 }
 
@@ -542,7 +546,8 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
             again = ein__ceil(blocks, ein__clustered(slots, p->together));
     int64_t ps = ein__product_loop_ps(g, p, t, waves, again);
     if (p->addend) ps = ein__plus(ps, ein__product_loop_ps(g, p->addend, t, waves, again));
-    ps = ein__plus(ps, ein__product_ends_ps(p, t, waves));
+    // Of warpgroups' tiles on one SM one ends while the other's products go on.
+    ps = ein__plus(ps, ein__product_ends_ps(p, t, t->warpgroups ? again : waves));
     return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 
@@ -582,7 +587,7 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
         int64_t waves = ein__ceil(ein__product_blocks(p, t), g->sms);
-        if (!ein__product_fits(p, t)) continue;
+        if (!ein__product_fits(p, t) || !ein__product_pays(p, t)) continue;
         if (ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
         int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other > *ps) continue;

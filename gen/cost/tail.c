@@ -121,7 +121,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
-        if (!ein__product_fits(p, t)) continue;
+        if (!ein__product_fits(p, t) || !ein__product_pays(p, t)) continue;
         // A machine that is full has nothing to gain.
         int64_t tiles = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
         double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
