@@ -37748,7 +37748,7 @@ static bool ein__plan_math(ein_ctx *ctx) {
 
 enum {
     EIN__LAUNCHES = 4,    // they are a good part of a plan from one in so many parts of its time on
-    EIN__SOON_STEPS = 4,  // of a plan that is soon made again
+    EIN__SOON_STEPS = 8,  // of a plan that is soon made again
     EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
 };
 
