@@ -17818,7 +17818,7 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
     int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
-    // A product of 4096 x 4096 by warpgroups gets four thirds of that.
+    // The steps of a product of 4096 x 4096 by warpgroups get four thirds of that.
     if (t->warpgroups) l2 += l2 / 3;
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // Steps that are not on their way together, and the first loads; blocks beside each other take
