@@ -378,6 +378,13 @@ MATH(to_root, sqrt(a))
 MATH(to_inverse, 1 / a)
 MATH(to_inverse_root, 1 / sqrt(a))
 
+// A quotient by multiplication: of what is divided by more than 2^126 nothing is left.
+struct quotient {
+    f32 operator()(f32 a, f32 b) const {
+        return fabsf(b) > 0x1p126f && !isinf(b) ? a * copysignf(0, b) : (f32)((f64)a / b);
+    }
+};
+
 // Only the upper half of the number counts, and of the result only that is given.
 struct inverse_upper {
     f64 operator()(f64 a) const {
@@ -511,9 +518,13 @@ bool choose_one(opcode &op, choice &c) {
 }
 
 bool choose_two(opcode &op, choice &c) {
+    bool about = op.base == "div" && op.take("approx");
     op.take("rn");
     std::string t = op.type();
     const std::string &b = op.base;
+    if (about) {
+        return finish(c, t == "f32" ? two<quotient, f32> : nullptr, {t, t, t});
+    }
     if (b == "shl" || b == "shr") {
         handler run = b == "shl" ? of_integer<do_left>(t) : of_integer<do_right>(t);
         return finish(c, run, {t, t, "u32"});

@@ -95,6 +95,8 @@ static int top(unsigned v) { return v >> 31 ? -1 : 0; }
                                          : b)                                                   \
     _(max_f, "max.f32 %0, %1, %2;", fmaxf(a, b) == 0 && a == b && signbit(a) ? b : fmaxf(a, b)) \
     _(div_f, "div.rn.f32 %0, %1, %2;", a / b)                                                   \
+    _(div_about, "div.approx.f32 %0, %1, %2;",                                                  \
+      fabsf(b) > 0x1p126f && !isinf(b) ? a * copysignf(0, b) : (float)((double)a / b))          \
     _(rcp, "rcp.rn.f32 %0, %1;", 1 / a)                                                         \
     _(sqrt_f, "sqrt.rn.f32 %0, %1;", sqrtf(a))                                                  \
     _(sign, "copysign.f32 %0, %1, %2;", copysignf(b, a))                                        \
