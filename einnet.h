@@ -18593,37 +18593,58 @@ static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *facto
     return fabs(c) > 1e-30 && fabs(c) < 1e30;
 }
 
-static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+// Instructions of a function, or of an operation on two; those of erf, exp, sigmoid and tanh for
+// halves, too, are counted in machine code for sm_90.
+static int64_t ein__function_operations(const ein_ctx *ctx, const ein__expr *e, bool halves) {
+    switch ((int)e->fn) {
+    case EIN__ERF: return halves ? 9 : 20;
+    case EIN__TANH: return halves ? 8 : 20;
+    case EIN__SIGMOID: return halves ? 7 : 8;
+    case EIN__EXP: return halves ? 5 : 8;
+    case EIN__POW:
+    case EIN__SIN:
+    case EIN__COS:
+    case EIN__ATAN:
+    case EIN__QUOT:
+    case EIN__REM: return 20;
+    case EIN__DIV: return ein__is_power_of_two(ctx, e->kid[1]) ? 1 : EIN__DIVISION;
+    case EIN__LOG:
+    case EIN__SQRT:
+    case EIN__RSQRT: return EIN__DIVISION;
+    default: return 1;
+    }
+}
+
+static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
     if (ctx->counted[ex.i] == ctx->counts || (slots && !(ein__ex_uses(ctx, ex) & slots))) return 0;
     ctx->counted[ex.i] = ctx->counts;
-    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
-        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
-                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN ||
-                    e->fn == EIN__QUOT || e->fn == EIN__REM;
-        bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
-                      e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
-        n = slow ? 20 : middle ? EIN__DIVISION : 1;
-        if (e->fn == EIN__DIV && ein__is_power_of_two(ctx, e->kid[1])) n = 1;
-    }
+    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY)
+        n = ein__function_operations(ctx, e, halves);
     double factor;
     if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
-    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i], slots);
+    for (uint32_t i = 0; i < e->nkid; i++)
+        n += ein__count_operations(ctx, e->kid[i], slots, halves);
     return n;
 }
 
 // Operations of an expression, whose parts are computed once however often they are used (as they
 // are emitted): divisions and simple functions are some instructions each, the others some tens.
-// Those alone that change with some `slots`, 0: all.
-static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+// Those alone that change with some `slots`, 0: all. `halves`: what is stored of them holds no more
+// digits.
+static int64_t ein__operations_for(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
     ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
     if (had < n) {
         arrsetlen(ctx->counted, n);
         memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
     }
     ctx->counts++;
-    return ein__count_operations(ctx, ex, slots);
+    return ein__count_operations(ctx, ex, slots, halves);
+}
+
+static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+    return ein__operations_for(ctx, ex, slots, false);
 }
 
 static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
@@ -19731,7 +19752,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     ein__work w = {0};
     ein__kernel map;
     ein__scope along;
-    bool terms = false;
+    bool terms = false, halves = k->size == 2 && ctx->desc.math == EIN_MATH_FP16;
     *parts = 1;
     if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
@@ -19746,7 +19767,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
                                                  : EIN__E_LOOPS;
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
-        int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        int64_t each = ein__operations_for(ctx, s->body, 0, halves) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_MAP) each += ein__digit_operations(ctx, s);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
         if (i == 1 && k->addend) continue;
@@ -19767,7 +19788,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     }
     if (k->also.i) {
         const ein__scope *s = ein__scope_of(ctx, k->also);
-        int64_t each = ein__ex_operations(ctx, s->body);
+        int64_t each = ein__operations_for(ctx, s->body, 0, halves);
         flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
     }
     if (flop > ein__times(elements, threshold))
@@ -41015,6 +41036,22 @@ static const char *const ein__tmpl_half8[] = {
     "}",
     "//@end",
     0};
+static const char *const ein__tmpl_half_erf[] = {
+    "// erf(x) to 7e-7, which is more than a result that is stored as f16 holds: 1 - 2^(-a q(a)) of",
+    "// a = |x|, q fitted so that the error is alike wherever it is large. A third of erff's",
+    "// instructions.",
+    "static __device__ __forceinline__ float half_erf(float x) {",
+    "    const float a = fabsf(x);",
+    "    float q = fmaf(-0.00294409437f, a, 0.0295898313f), power;",
+    "    q = fmaf(fmaf(fmaf(q, a, -0.14866540f), a, -0.918509457f), a, -1.62788900f) * a;",
+    "#ifdef __CUDA_ARCH__",
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(power) : \"f\"(q));",
+    "#else",
+    "    power = exp2f(q);",
+    "#endif",
+    "    return copysignf(1.f - power, x);",
+    "}",
+    0};
 static const char *const ein__tmpl_integer[] = {
     "// Integers combined over a warp, or a block of 256 threads with 8 of part: every thread gets the",
     "// result.",
@@ -47143,6 +47180,7 @@ typedef enum ein__need {
     EIN__NEED_CLUSTERS,
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
     EIN__NEED_WARPGROUPS = EIN__NEED_COLUMN + 5,
+    EIN__NEED_HALF_ERF,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -47161,6 +47199,7 @@ typedef struct ein__kgen {
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     bool ordered;                         // loads stay where they are, ahead of what hides them
+    bool halves;                          // functions need no more digits than halves have
     // Of loads that compute what they give: where, beside their own guards, what they read may be
     // read, "" everywhere. NULL: other loads.
     const char *inside;
@@ -48195,6 +48234,28 @@ static ein__ktext ein__kargument(ein__kgen *g, const ein__expr *x, int lane) {
     return ein__kinfix(g, "*", a, ein__kliteral(g, factor), EIN__PRODUCT);
 }
 
+// A function whose result halves hold the digits of: from the special function unit, as far as that
+// has it, which keeps infinities and what is no number. False: it is as it always is.
+static bool ein__khalf_unary(ein__kgen *g, const ein__expr *x, ein__ktext a, ein__ktext *to) {
+    ein_ctx *c = g->ctx;
+    const char *p = ein__kparen(g, a, EIN__PRIMARY);
+    if (!g->halves || g->num != EIN__NUM_FLOAT) return false;
+    *to = (ein__ktext){.prec = EIN__PRIMARY, .level = a.level};
+    switch ((int)x->fn) {
+    case EIN__ERF:
+        ein__kneed(g, EIN__NEED_HALF_ERF);
+        to->s = ein__namef(c, "half_erf(%s)", a.s);
+        return true;
+    case EIN__EXP: to->s = ein__namef(c, "__expf(%s)", a.s); return true;
+    case EIN__SIGMOID: to->s = ein__namef(c, "__fdividef(1.f, 1.f + __expf(-%s))", p); return true;
+    case EIN__TANH:
+        to->s = ein__namef(c, "1.f - __fdividef(2.f, 1.f + __expf(2.f * %s))", p);
+        to->prec = EIN__TERM;
+        return true;
+    default: return false;
+    }
+}
+
 static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     bool twice = x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT) ||
                  (x->fn == EIN__RELU && g->num != EIN__NUM_FLOAT);
@@ -48202,6 +48263,8 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
     const char *p = ein__kparen(g, a, EIN__PRIMARY);
     ein_ctx *c = g->ctx;
+    ein__ktext half;
+    if (ein__khalf_unary(g, x, a, &half)) return half;
     switch ((ein__fn)x->fn) {
     case EIN__NEG: return (ein__ktext){ein__namef(c, "-%s", p), EIN__PREFIX, a.level};
     case EIN__RELU:  // not fmax: NaN stays NaN
@@ -48679,6 +48742,15 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kslots(&g, s, 0);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
     return g;
+}
+
+// Starts it anew, in another form.
+static void ein__krestart(ein__kgen *g, ein__val v, bool wide, int vec) {
+    ein_ctx *ctx = g->ctx;
+    bool halves = g->halves;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, v, wide, vec);
+    g->halves = halves;
 }
 
 static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {
@@ -50214,7 +50286,6 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
 // with 64-bit indices.
 static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                              ein__launch *l) {
-    ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec;
     bool wide = g->wide, ok = false;
     if (vec != 4 || ein__kdtype(g, step->out) > EIN__BF16) return ein__kmap(g, step, hint, out, l);
@@ -50231,8 +50302,7 @@ static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hi
     }
     ein__kscan_free(&scan);
     if (ok) return true;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->out, wide, vec);
+    ein__krestart(g, step->out, wide, vec);
     return ein__kmap(g, step, hint, out, l);
 }
 /* ---- emit_transpose.c ---- */
@@ -50424,7 +50494,6 @@ static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hin
 // One attempt at a transpose; false: try again without vectors or with 64-bit indices.
 static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const char *hint,
                                    ein__buf *out, ein__launch *l) {
-    ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec, a;
     bool wide = g->wide, done = false;
     ein__factor from;
@@ -50437,8 +50506,7 @@ static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const ch
         done = ein__khalf_put(g, step, &scan, order, n, a, &from, hint, out, l);
     ein__kscan_free(&scan);
     if (done) return true;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->out, wide, vec);
+    ein__krestart(g, step->out, wide, vec);
     return ein__ktranspose(g, step, hint, out, l);
 }
 /* ---- emit_last.c ---- */
@@ -50642,16 +50710,12 @@ static bool ein__klast(ein__kgen *g, const ein__step *step, const char *hint, ei
     *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane) &&
             !(g->sliced >> z.w.col.t & 1);
     if (!*fits) return false;
-    ein_ctx *ctx = g->ctx;
     bool wide = g->wide;
     ein__kred r = ein__kred_make(g, step, &z.w);
     *fits = ein__klast_choose(g, &r, &z);
     bool ok = *fits && ein__klast_put(g, &r, &z, step, hint, out, l);
     ein__kred_free(&r);
-    if (!*fits) {
-        ein__kgen_free(g);
-        *g = ein__kgen_make(ctx, step->val[0], wide, 4);
-    }
+    if (!*fits) ein__krestart(g, step->val[0], wide, 4);
     return ok;
 }
 /* ---- emit_window.c ---- */
@@ -50957,10 +51021,7 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     bool ok = fits && ein__kwindow_put(g, &r, &t, step, hint, out, l);
     ein__kred_free(&r);
     if (fits) return ok;
-    ein_ctx *ctx = g->ctx;
-    int vec = g->vec;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->val[0], wide, vec);
+    ein__krestart(g, step->val[0], wide, g->vec);
     return ein__kreduce(g, step, hint, out, l);
 }
 /* ---- emit_row.c ---- */
@@ -53466,9 +53527,7 @@ static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hin
     bool ok = ein__kskinny_put(g, step, &z, hint, out, l);
     ein__kskinny_free(&z);
     if (ok) return true;
-    ein_ctx *ctx = g->ctx;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->val[0], wide, 4);
+    ein__krestart(g, step->val[0], wide, 4);
     return ein__kwindow(g, step, hint, out, l);
 }
 /* ---- emit_relay.c ---- */
@@ -53820,10 +53879,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     ein__ktile z;
     if (g->vec > 1) return false;
     if (!ein__ktile_make(g, step, &z)) {
-        bool wide = g->wide;
-        ein_ctx *ctx = g->ctx;
-        ein__kgen_free(g);
-        *g = ein__kgen_make(ctx, step->val[0], wide, 1);
+        ein__krestart(g, step->val[0], g->wide, 1);
         return ein__kreduce(g, step, hint, out, l);
     }
     ein__buf index = {0}, load = {0}, transform = {0}, store = {0};
@@ -55035,11 +55091,22 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
+// Whether halves are all that a step of a program in FP16 mode stores.
+static bool ein__stores_halves(const ein_ctx *ctx, const ein__step *step) {
+    bool halves = ctx->desc.math == EIN_MATH_FP16 && ctx->value[step->out.i].dtype == EIN__F16;
+    if (step->also.i) halves &= ctx->value[step->also.i].dtype == EIN__F16;
+    for (int i = 0; i < step->npeer; i++)
+        halves &= ctx->value[step->peer[i].out.i].dtype == EIN__F16;
+    return halves;
+}
+
 // Starts a step's kernel, which has the iterators of its first value; places have some of their
 // own, and maps that finish sums theirs.
 static ein__kgen ein__kgen_of(ein_ctx *ctx, const ein__step *step, bool wide, int vec) {
     ein__val v = step->sums ? step->out : step->val[step->kind == EIN__K_PLACE];
-    return ein__kgen_make(ctx, v, wide, vec);
+    ein__kgen g = ein__kgen_make(ctx, v, wide, vec);
+    g.halves = ein__stores_halves(ctx, step);
+    return g;
 }
 
 // The widest form of the family that applies.
@@ -55277,6 +55344,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_HALF_ERF), ein__tmpl_half_erf, NULL, 0);
     ein__put_product_helpers(ctx, out, needs);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
@@ -55704,11 +55772,13 @@ static bool ein__is_taken(const char *name) {
         " conv copy_async COUNT create_all dynamic_shared E einnet_test end_products end_step"
         " engine fail feed fetch fetched fetched_feed fetched_value FIRST first_like float8"
         " fmaxf fork_streams found_a found_b found_row found_y fragment_columns fragment_rows"
-        " half4 half4_value half8 IN info info_inputs info_outputs info_weights INIT INIT_BYTES"
+        " half4 half4_value half8 half_erf IN info info_inputs info_outputs info_weights INIT "
+        "INIT_BYTES"
         " INIT_OF join_keys joined_keys KC kept kernel_size key_part KEY_TURNS KS lane_places"
         " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
         " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
-        " moved moving moving_load multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64"
+        " moved moving moving_load multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64 "
+        "NAMES_96"
         " network next_early NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries"
         " OUT out OWN PAD parts_in_cluster parts_in_memory pitched_fragment product_tile"
         " publish_copies ranked record record_event relay relu ROUNDS_TF32 row_fragment"

@@ -326,7 +326,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     ein__work w = {0};
     ein__kernel map;
     ein__scope along;
-    bool terms = false;
+    bool terms = false, halves = k->size == 2 && ctx->desc.math == EIN_MATH_FP16;
     *parts = 1;
     if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
@@ -341,7 +341,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
                                                  : EIN__E_LOOPS;
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
-        int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        int64_t each = ein__operations_for(ctx, s->body, 0, halves) + (s->reduce != EIN__R_NONE);
         if (k->kind == EIN__K_MAP) each += ein__digit_operations(ctx, s);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
         if (i == 1 && k->addend) continue;
@@ -362,7 +362,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     }
     if (k->also.i) {
         const ein__scope *s = ein__scope_of(ctx, k->also);
-        int64_t each = ein__ex_operations(ctx, s->body);
+        int64_t each = ein__operations_for(ctx, s->body, 0, halves);
         flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
     }
     if (flop > ein__times(elements, threshold))

@@ -29,37 +29,58 @@ static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *facto
     return fabs(c) > 1e-30 && fabs(c) < 1e30;
 }
 
-static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+// Instructions of a function, or of an operation on two; those of erf, exp, sigmoid and tanh for
+// halves, too, are counted in machine code for sm_90.
+static int64_t ein__function_operations(const ein_ctx *ctx, const ein__expr *e, bool halves) {
+    switch ((int)e->fn) {
+    case EIN__ERF: return halves ? 9 : 20;
+    case EIN__TANH: return halves ? 8 : 20;
+    case EIN__SIGMOID: return halves ? 7 : 8;
+    case EIN__EXP: return halves ? 5 : 8;
+    case EIN__POW:
+    case EIN__SIN:
+    case EIN__COS:
+    case EIN__ATAN:
+    case EIN__QUOT:
+    case EIN__REM: return 20;
+    case EIN__DIV: return ein__is_power_of_two(ctx, e->kid[1]) ? 1 : EIN__DIVISION;
+    case EIN__LOG:
+    case EIN__SQRT:
+    case EIN__RSQRT: return EIN__DIVISION;
+    default: return 1;
+    }
+}
+
+static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
     if (ctx->counted[ex.i] == ctx->counts || (slots && !(ein__ex_uses(ctx, ex) & slots))) return 0;
     ctx->counted[ex.i] = ctx->counts;
-    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
-        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
-                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN ||
-                    e->fn == EIN__QUOT || e->fn == EIN__REM;
-        bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
-                      e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
-        n = slow ? 20 : middle ? EIN__DIVISION : 1;
-        if (e->fn == EIN__DIV && ein__is_power_of_two(ctx, e->kid[1])) n = 1;
-    }
+    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY)
+        n = ein__function_operations(ctx, e, halves);
     double factor;
     if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
-    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i], slots);
+    for (uint32_t i = 0; i < e->nkid; i++)
+        n += ein__count_operations(ctx, e->kid[i], slots, halves);
     return n;
 }
 
 // Operations of an expression, whose parts are computed once however often they are used (as they
 // are emitted): divisions and simple functions are some instructions each, the others some tens.
-// Those alone that change with some `slots`, 0: all.
-static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+// Those alone that change with some `slots`, 0: all. `halves`: what is stored of them holds no more
+// digits.
+static int64_t ein__operations_for(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
     ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
     if (had < n) {
         arrsetlen(ctx->counted, n);
         memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
     }
     ctx->counts++;
-    return ein__count_operations(ctx, ex, slots);
+    return ein__count_operations(ctx, ex, slots, halves);
+}
+
+static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+    return ein__operations_for(ctx, ex, slots, false);
 }
 
 static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {

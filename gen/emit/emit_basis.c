@@ -302,10 +302,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     ein__ktile z;
     if (g->vec > 1) return false;
     if (!ein__ktile_make(g, step, &z)) {
-        bool wide = g->wide;
-        ein_ctx *ctx = g->ctx;
-        ein__kgen_free(g);
-        *g = ein__kgen_make(ctx, step->val[0], wide, 1);
+        ein__krestart(g, step->val[0], g->wide, 1);
         return ein__kreduce(g, step, hint, out, l);
     }
     ein__buf index = {0}, load = {0}, transform = {0}, store = {0};

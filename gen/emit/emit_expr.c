@@ -229,6 +229,28 @@ static ein__ktext ein__kargument(ein__kgen *g, const ein__expr *x, int lane) {
     return ein__kinfix(g, "*", a, ein__kliteral(g, factor), EIN__PRODUCT);
 }
 
+// A function whose result halves hold the digits of: from the special function unit, as far as that
+// has it, which keeps infinities and what is no number. False: it is as it always is.
+static bool ein__khalf_unary(ein__kgen *g, const ein__expr *x, ein__ktext a, ein__ktext *to) {
+    ein_ctx *c = g->ctx;
+    const char *p = ein__kparen(g, a, EIN__PRIMARY);
+    if (!g->halves || g->num != EIN__NUM_FLOAT) return false;
+    *to = (ein__ktext){.prec = EIN__PRIMARY, .level = a.level};
+    switch ((int)x->fn) {
+    case EIN__ERF:
+        ein__kneed(g, EIN__NEED_HALF_ERF);
+        to->s = ein__namef(c, "half_erf(%s)", a.s);
+        return true;
+    case EIN__EXP: to->s = ein__namef(c, "__expf(%s)", a.s); return true;
+    case EIN__SIGMOID: to->s = ein__namef(c, "__fdividef(1.f, 1.f + __expf(-%s))", p); return true;
+    case EIN__TANH:
+        to->s = ein__namef(c, "1.f - __fdividef(2.f, 1.f + __expf(2.f * %s))", p);
+        to->prec = EIN__TERM;
+        return true;
+    default: return false;
+    }
+}
+
 static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     bool twice = x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT) ||
                  (x->fn == EIN__RELU && g->num != EIN__NUM_FLOAT);
@@ -236,6 +258,8 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
     const char *p = ein__kparen(g, a, EIN__PRIMARY);
     ein_ctx *c = g->ctx;
+    ein__ktext half;
+    if (ein__khalf_unary(g, x, a, &half)) return half;
     switch ((ein__fn)x->fn) {
     case EIN__NEG: return (ein__ktext){ein__namef(c, "-%s", p), EIN__PREFIX, a.level};
     case EIN__RELU:  // not fmax: NaN stays NaN

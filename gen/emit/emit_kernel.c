@@ -80,11 +80,22 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
     return rows || ein__elements(&v->shape) >= least ? 8 : 4;
 }
 
+// Whether halves are all that a step of a program in FP16 mode stores.
+static bool ein__stores_halves(const ein_ctx *ctx, const ein__step *step) {
+    bool halves = ctx->desc.math == EIN_MATH_FP16 && ctx->value[step->out.i].dtype == EIN__F16;
+    if (step->also.i) halves &= ctx->value[step->also.i].dtype == EIN__F16;
+    for (int i = 0; i < step->npeer; i++)
+        halves &= ctx->value[step->peer[i].out.i].dtype == EIN__F16;
+    return halves;
+}
+
 // Starts a step's kernel, which has the iterators of its first value; places have some of their
 // own, and maps that finish sums theirs.
 static ein__kgen ein__kgen_of(ein_ctx *ctx, const ein__step *step, bool wide, int vec) {
     ein__val v = step->sums ? step->out : step->val[step->kind == EIN__K_PLACE];
-    return ein__kgen_make(ctx, v, wide, vec);
+    ein__kgen g = ein__kgen_make(ctx, v, wide, vec);
+    g.halves = ein__stores_halves(ctx, step);
+    return g;
 }
 
 // The widest form of the family that applies.
@@ -322,6 +333,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_HALF_ERF), ein__tmpl_half_erf, NULL, 0);
     ein__put_product_helpers(ctx, out, needs);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);

@@ -141,6 +141,7 @@ typedef enum ein__need {
     EIN__NEED_CLUSTERS,
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
     EIN__NEED_WARPGROUPS = EIN__NEED_COLUMN + 5,
+    EIN__NEED_HALF_ERF,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -159,6 +160,7 @@ typedef struct ein__kgen {
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     bool ordered;                         // loads stay where they are, ahead of what hides them
+    bool halves;                          // functions need no more digits than halves have
     // Of loads that compute what they give: where, beside their own guards, what they read may be
     // read, "" everywhere. NULL: other loads.
     const char *inside;

@@ -198,15 +198,11 @@ static bool ein__klast(ein__kgen *g, const ein__step *step, const char *hint, ei
     *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane) &&
             !(g->sliced >> z.w.col.t & 1);
     if (!*fits) return false;
-    ein_ctx *ctx = g->ctx;
     bool wide = g->wide;
     ein__kred r = ein__kred_make(g, step, &z.w);
     *fits = ein__klast_choose(g, &r, &z);
     bool ok = *fits && ein__klast_put(g, &r, &z, step, hint, out, l);
     ein__kred_free(&r);
-    if (!*fits) {
-        ein__kgen_free(g);
-        *g = ein__kgen_make(ctx, step->val[0], wide, 4);
-    }
+    if (!*fits) ein__krestart(g, step->val[0], wide, 4);
     return ok;
 }

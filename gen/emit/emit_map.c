@@ -205,6 +205,15 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     return g;
 }
 
+// Starts it anew, in another form.
+static void ein__krestart(ein__kgen *g, ein__val v, bool wide, int vec) {
+    ein_ctx *ctx = g->ctx;
+    bool halves = g->halves;
+    ein__kgen_free(g);
+    *g = ein__kgen_make(ctx, v, wide, vec);
+    g->halves = halves;
+}
+
 static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {
     int64_t count = 1;
     for (int i = 0; i < n; i++) count *= g->slot[order[i]].n;

@@ -163,7 +163,6 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
 // with 64-bit indices.
 static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                              ein__launch *l) {
-    ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec;
     bool wide = g->wide, ok = false;
     if (vec != 4 || ein__kdtype(g, step->out) > EIN__BF16) return ein__kmap(g, step, hint, out, l);
@@ -180,7 +179,6 @@ static bool ein__kmap_kernel(ein__kgen *g, const ein__step *step, const char *hi
     }
     ein__kscan_free(&scan);
     if (ok) return true;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->out, wide, vec);
+    ein__krestart(g, step->out, wide, vec);
     return ein__kmap(g, step, hint, out, l);
 }

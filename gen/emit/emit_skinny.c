@@ -416,8 +416,6 @@ static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hin
     bool ok = ein__kskinny_put(g, step, &z, hint, out, l);
     ein__kskinny_free(&z);
     if (ok) return true;
-    ein_ctx *ctx = g->ctx;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->val[0], wide, 4);
+    ein__krestart(g, step->val[0], wide, 4);
     return ein__kwindow(g, step, hint, out, l);
 }

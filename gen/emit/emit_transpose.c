@@ -186,7 +186,6 @@ static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hin
 // One attempt at a transpose; false: try again without vectors or with 64-bit indices.
 static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const char *hint,
                                    ein__buf *out, ein__launch *l) {
-    ein_ctx *ctx = g->ctx;
     int order[EIN__MAX_RANK], vec = g->vec, a;
     bool wide = g->wide, done = false;
     ein__factor from;
@@ -199,7 +198,6 @@ static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const ch
         done = ein__khalf_put(g, step, &scan, order, n, a, &from, hint, out, l);
     ein__kscan_free(&scan);
     if (done) return true;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->out, wide, vec);
+    ein__krestart(g, step->out, wide, vec);
     return ein__ktranspose(g, step, hint, out, l);
 }

@@ -300,9 +300,6 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     bool ok = fits && ein__kwindow_put(g, &r, &t, step, hint, out, l);
     ein__kred_free(&r);
     if (fits) return ok;
-    ein_ctx *ctx = g->ctx;
-    int vec = g->vec;
-    ein__kgen_free(g);
-    *g = ein__kgen_make(ctx, step->val[0], wide, vec);
+    ein__krestart(g, step->val[0], wide, g->vec);
     return ein__kreduce(g, step, hint, out, l);
 }

@@ -1,8 +1,9 @@
 // Which lane holds what, register by register as the PTX manual has it for mma.m16n8k8 (TF32) and
 // mma.m16n8k16 (halves): the fragments that templates/mma.cu loads, of both ways in which a factor
-// lies in shared memory, and what it makes of fragments that are filled in here; how it rounds; and
-// that tiles of templates/tiles_mma.cu have no conflicts of banks. tests/kernels/run has it run by
-// the judge, and what nvcc makes of it for three architectures by the judge's interpreter.
+// lies in shared memory, and what it makes of fragments that are filled in here; how it rounds;
+// that tiles of templates/tiles_mma.cu have no conflicts of banks; and how far
+// templates/half_erf.cu is from erf. tests/kernels/run has it run by the judge, and what nvcc makes
+// of it for three architectures by the judge's interpreter.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <cuda_pipeline_primitives.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "../../templates/await.cu"
+#include "../../templates/half_erf.cu"
 #include "../../templates/mma.cu"
 #include "../../templates/tiles_loads.cu"
 #include "../../templates/tiles_rows.cu"
@@ -397,9 +399,37 @@ static void check_stores() {
 }
 #endif
 
+static __global__ void erf_of(const float *x, float *y) {
+    const unsigned i = blockIdx.x * 256u + threadIdx.x;
+    y[i] = half_erf(x[i]);
+}
+
+// From -8 to 8, infinities, zeros, numbers that are hardly any, and none.
+static void check_erf() {
+    enum { N = 4096 };
+    const float also[] = {INFINITY, -INFINITY, 0.f, -0.f, 1e-40f, -1e-30f, 3e38f, -1e4f, NAN};
+    static float x[N], y[N];
+    float *p, *q;
+    for (int i = 0; i < N; i++) x[i] = float(i - N / 2) / (N / 16);
+    memcpy(x, also, sizeof also);
+    cudaMalloc(&p, sizeof x);
+    cudaMalloc(&q, sizeof y);
+    cudaMemcpy(p, x, sizeof x, cudaMemcpyHostToDevice);
+    erf_of<<<N / 256, 256>>>(p, q);
+    cudaMemcpy(y, q, sizeof y, cudaMemcpyDeviceToHost);
+    cudaFree(p);
+    cudaFree(q);
+    for (int i = 0; i < N; i++) {
+        const double apart = fabs(double(y[i]) - erf(double(x[i])));
+        expect(x[i] != x[i] ? y[i] != y[i] : apart <= 7e-7 && !signbit(y[i]) == !signbit(x[i]),
+               "erf for halves", i % 32, i);
+    }
+}
+
 // `prog turing`: of PTX for sm_75, which has no products of TF32.
 int main(int argc, char **) {
     check_rounding();
+    check_erf();
     check_loads<float, false>("fragments of TF32");
     check_loads<float, true>("fragments of TF32, second factor");
     check_loads<__half, false>("fragments of halves");

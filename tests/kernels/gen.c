@@ -109,12 +109,14 @@ static void put_element(unsigned char *p, ein__dtype t, double v) {
         memcpy(p, &f, 4);
         break;
     }
-    case EIN__F16: {  // exact for the small values of the cases
+    case EIN__F16: {  // exact for most values of the cases
         uint16_t h = 0;
         if (v != 0) {
             int e;
             double m = frexp(fabs(v), &e);
-            h = (uint16_t)((v < 0 ? 0x8000 : 0) | (e + 14) << 10 | ((int)ldexp(m, 11) & 0x3ff));
+            h = (uint16_t)(e < -13 ? (int)ldexp(fabs(v), 24)
+                                   : (e + 14) << 10 | ((int)ldexp(m, 11) & 0x3ff));
+            h |= v < 0 ? 0x8000 : 0;
         }
         memcpy(p, &h, 2);
         break;

@@ -30,6 +30,24 @@ static void halves_row(ein_ctx *ctx, int64_t a, int64_t b) {
                      BIN(DIV, READ(sum, 0, i), NUM(64)))));
 }
 
+// Functions of what is stored as halves in FP16 mode, and of what is also stored as f32.
+static void halves_functions(ein_ctx *ctx, int64_t a, int64_t b) {
+    static const ein__fn fn[] = {EIN__ERF, EIN__EXP, EIN__SIGMOID, EIN__TANH};
+    const int64_t *box = DIMS(a, b);
+    ein__val x = input(ctx, EIN__F16, 2, box), z = input(ctx, EIN__F32, 2, box);
+    ein__ix i = it(ctx, 0, a), j = it(ctx, 1, b);
+    ein__ex wide = BIN(MUL, READ(x, 0, i, j), BIN(SUB, NUM(3), READ(z, 0, i, j)));
+    ein_math math = ctx->desc.math;
+    ctx->desc.math = EIN_MATH_FP16;
+    for (int k = 0; k < COUNT(fn); k++) {
+        ein__ex y = ein__ex_unary(ctx, fn[k], wide);
+        ein__ex of = BIN(MUL, BIN(ADD, NUM(1), y), READ(x, 0, i, j));
+        CHECK("halves_function", EIN__K_MAP, define(ctx, EIN__F16, EIN__R_NONE, 2, 0, box, of));
+        CHECK("halves_wide", EIN__K_MAP, define(ctx, EIN__F32, EIN__R_NONE, 2, 0, box, of));
+    }
+    ctx->desc.math = math;
+}
+
 static void halves(ein_ctx *ctx) {
     static const int64_t extent[] = {1, 8, 12, 24, 49, 256, 2001, 2048};
     const char *gpu = ctx->desc.gpu;
@@ -40,6 +58,7 @@ static void halves(ein_ctx *ctx) {
         halves_map(ctx, a, b, EIN__F32, k % 2 ? 4 : 0, k % 2 ? 4 : 1);
         halves_row(ctx, 3, b);
         halves_row(ctx, 2, b + 256);
+        halves_functions(ctx, a, b);
     }
     halves_row(ctx, 2, 10000);
     ctx->desc.gpu = gpu;
