@@ -38813,6 +38813,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key joined  what all parts of the tile have for a row's four columns from `at` on",
     "//@key index   the batch's position and the tile's first row m0, from id",
     "//@key begin   load_keys(first, 0), where there is a first key",
+    "//@key ahead   load_values(first), where no turn is left out; empty: values wait for keys",
     "//@key queries  elements to load, or vectors of them",
     "//@key queryRow  row of element e",
     "//@key queryAt   its place in the row",
@@ -38924,6 +38925,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        const int row = $queryRow, k = $queryAt;",
     "        $loadQuery;",
     "    }",
+    "    //@if ahead",
+    "    $ahead;",
+    "    //@end",
     "    //@end",
     "    float top[RM][2], acc[RM][cols / 8][4];",
     "    //@if sum",
@@ -38998,12 +39002,22 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                load_keys(u0, k0);",
     "            }",
     "            //@end",
+    "            //@if ahead",
+    "            // The first values are on their way behind the first keys.",
+    "            if (u0 == $first && k0 == 0) await_steps<1>();",
+    "            else await_steps<0>();",
+    "            //@else",
     "            await_steps<0>();",
+    "            //@end",
     "            //@if keyWords",
     "            round_keys();",
     "            //@end",
     "            __syncthreads();",
+    "            //@if ahead",
+    "            if (u0 > $first && k0 == 0) load_values(u0);",
+    "            //@else",
     "            if (k0 == 0) load_values(u0);",
+    "            //@end",
     "            //@if zeroKeys",
     "            if (zeroKeys) {",
     "                continue;  // scores stay 0",
@@ -54045,11 +54059,13 @@ static const char *ein__kattention_until(ein__kgen *g, const ein__attention_tile
     return t->parts > 1 ? "until" : ein__namef(g->ctx, "%lld", (long long)t->terms);
 }
 
-// The load of the first keys, ahead of the loop.
-static const char *ein__kattention_started(const ein__attention_tile *t) {
+// A load for the first turn, ahead of the loop: `call` with its arguments behind the key.
+static const char *ein__kattention_started(ein__kgen *g, const ein__attention_tile *t,
+                                           const char *call, const char *rest) {
     bool late = ein__attention_is_late(t);
-    if (t->parts == 1) return late ? "load_keys(low, 0);\n" : "load_keys(0, 0);\n";
-    return late ? "if (togo > 0) load_keys(from, 0);\n" : "if (from < until) load_keys(from, 0);\n";
+    const char *test = t->parts == 1 ? "" : late ? "if (togo > 0) " : "if (from < until) ";
+    const char *first = t->parts > 1 ? "from" : late ? "low" : "0";
+    return ein__namef(g->ctx, "%s%s(%s%s);\n", test, call, first, rest);
 }
 /* ---- emit_attention.c ---- */
 // A product, a softmax along one of its dimensions and the product that sums over it, in one kernel
@@ -54907,7 +54923,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 31, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 32, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -54917,6 +54933,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     ein__kattention_text x = {0};
     bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
     const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
+    const char *ahead = ein__kattention_started(g, t, "load_values", "");
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
     if (t->value_across) ein__kneed(g, EIN__NEED_ATTEND_ACROSS);
@@ -54938,7 +54955,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"storage", ein__kattention_storage(g, t, l)},
             {"split", t->rw < 4 ? "1" : ""},
             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-            {"begin", ein__kattention_started(t)},
+            {"begin", ein__kattention_started(g, t, "load_keys", ", 0")},
+            {"ahead", x.value.copy && !*x.stop ? ahead : ""},
             {"follows",
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},

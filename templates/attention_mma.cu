@@ -26,6 +26,7 @@
 //@key joined  what all parts of the tile have for a row's four columns from `at` on
 //@key index   the batch's position and the tile's first row m0, from id
 //@key begin   load_keys(first, 0), where there is a first key
+//@key ahead   load_values(first), where no turn is left out; empty: values wait for keys
 //@key queries  elements to load, or vectors of them
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
@@ -137,6 +138,9 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;
     }
+    //@if ahead
+    $ahead;
+    //@end
     //@end
     float top[RM][2], acc[RM][cols / 8][4];
     //@if sum
@@ -211,12 +215,22 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
                 load_keys(u0, k0);
             }
             //@end
+            //@if ahead
+            // The first values are on their way behind the first keys.
+            if (u0 == $first && k0 == 0) await_steps<1>();
+            else await_steps<0>();
+            //@else
             await_steps<0>();
+            //@end
             //@if keyWords
             round_keys();
             //@end
             __syncthreads();
+            //@if ahead
+            if (u0 > $first && k0 == 0) load_values(u0);
+            //@else
             if (k0 == 0) load_values(u0);
+            //@end
             //@if zeroKeys
             if (zeroKeys) {
                 continue;  // scores stay 0

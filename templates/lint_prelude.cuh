@@ -338,6 +338,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $lines 33
 #define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
 #define $begin load_keys(0, 0)
+#define $ahead load_values(0)
 #define $others KW - 1
 #define $T float
 #define $resident 4

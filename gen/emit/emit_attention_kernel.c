@@ -141,7 +141,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 31, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 32, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -151,6 +151,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     ein__kattention_text x = {0};
     bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
     const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
+    const char *ahead = ein__kattention_started(g, t, "load_values", "");
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
     if (t->value_across) ein__kneed(g, EIN__NEED_ATTEND_ACROSS);
@@ -172,7 +173,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"storage", ein__kattention_storage(g, t, l)},
             {"split", t->rw < 4 ? "1" : ""},
             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-            {"begin", ein__kattention_started(t)},
+            {"begin", ein__kattention_started(g, t, "load_keys", ", 0")},
+            {"ahead", x.value.copy && !*x.stop ? ahead : ""},
             {"follows",
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},

@@ -140,9 +140,11 @@ static const char *ein__kattention_until(ein__kgen *g, const ein__attention_tile
     return t->parts > 1 ? "until" : ein__namef(g->ctx, "%lld", (long long)t->terms);
 }
 
-// The load of the first keys, ahead of the loop.
-static const char *ein__kattention_started(const ein__attention_tile *t) {
+// A load for the first turn, ahead of the loop: `call` with its arguments behind the key.
+static const char *ein__kattention_started(ein__kgen *g, const ein__attention_tile *t,
+                                           const char *call, const char *rest) {
     bool late = ein__attention_is_late(t);
-    if (t->parts == 1) return late ? "load_keys(low, 0);\n" : "load_keys(0, 0);\n";
-    return late ? "if (togo > 0) load_keys(from, 0);\n" : "if (from < until) load_keys(from, 0);\n";
+    const char *test = t->parts == 1 ? "" : late ? "if (togo > 0) " : "if (from < until) ";
+    const char *first = t->parts > 1 ? "from" : late ? "low" : "0";
+    return ein__namef(g->ctx, "%s%s(%s%s);\n", test, call, first, rest);
 }
