@@ -1,12 +1,13 @@
 //@key rows  whether some loads are added up along their rows
 // Where elements lie of a factor of B lines and KC terms, from (line, term) on. Its rows are lines
-// of terms (ALONG) or terms of lines (of halves 64 at most, panels of which lie behind each other),
-// and chunks of 16 bytes of a row are exchanged: 8 rows at the same column fill the 32 banks of
-// shared memory, and so do 4 rows at 8 neighbours, which fragments of f32 terms take.
+// of terms (ALONG) or terms of lines (of halves as many as a power of two divides, 64 at most,
+// panels of which lie behind each other), and chunks of 16 bytes of a row are exchanged: 8 rows at
+// the same column fill the 32 banks of shared memory, and so do 4 rows at 8 neighbours, which
+// fragments of f32 terms take.
 template <typename T, int B, int KC, bool ALONG>
 struct tile_place {
-    static const unsigned WHOLE = ALONG ? KC : B,
-                          C = sizeof(T) == 2 && !ALONG && B > 64 ? 64 : WHOLE, E = 16 / sizeof(T),
+    static const unsigned WHOLE = ALONG ? KC : B, PANEL = B % 64 ? B & -B : 64,
+                          C = sizeof(T) == 2 && !ALONG ? PANEL : WHOLE, E = 16 / sizeof(T),
                           W = sizeof(T) == 4 && !ALONG ? 2 : 1, SAME = C / E < 8 ? 8 * E / C : 1,
                           TURNS = (C / E < 8 ? C / E : 8) / W;
     unsigned row, column;

@@ -8,10 +8,14 @@
 #define SUMS_8(c, j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
 #define SUMS_32(c, j) SUMS_8(c, j), SUMS_8(c, j + 1), SUMS_8(c, j + 2), SUMS_8(c, j + 3)
 #define SUMS_64(c, j) SUMS_32(c, j), SUMS_32(c, j + 4)
+#define SUMS_96(c, j) SUMS_64(c, j), SUMS_32(c, j + 8)
 #define SUMS_128(c, j) SUMS_64(c, j), SUMS_64(c, j + 8)
 #define NAMES_64                                                                                 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_96 \
+    NAMES_64     \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define NAMES_128                                                                             \
     NAMES_64                                                                                  \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, " \
@@ -42,15 +46,18 @@ struct warpgroup_product;
         }                                                                                      \
     };
 WARPGROUP_PRODUCT(64, NAMES_64, 32, 33, 34, 35, SUMS_64(c, 0))
+WARPGROUP_PRODUCT(96, NAMES_96, 48, 49, 50, 51, SUMS_96(c, 0))
 WARPGROUP_PRODUCT(128, NAMES_128, 64, 65, 66, 67, SUMS_128(c, 0))
 WARPGROUP_PRODUCT(192, NAMES_192, 96, 97, 98, 99, SUMS_128(c, 0), SUMS_64(c, 16))
 WARPGROUP_PRODUCT(256, NAMES_256, 128, 129, 130, 131, SUMS_128(c, 0), SUMS_128(c, 16))
 
-// Where the instruction finds lines of a factor in shared memory: rows of 128 bytes, eight of them
-// with their chunks exchanged as tile_place has it, the next eight 1024 bytes further on; the next
-// 64 lines of terms `panel` bytes further on.
+// Where the instruction finds lines of a factor in shared memory: rows of ROW bytes, eight of them
+// with their chunks exchanged as tile_place has it, the next eight behind them; where rows are
+// terms of lines, the next lines `panel` bytes further on.
+template <unsigned ROW>
 static __device__ __forceinline__ unsigned long long warpgroup_factor(unsigned at, unsigned panel) {
-    const unsigned long long swizzled = 1ull << 62, rows = 1024u >> 4;
+    static_assert(ROW == 128 || ROW == 64, "chunks of whole or half rows of the banks");
+    const unsigned long long swizzled = (ROW == 128 ? 1ull : 2ull) << 62, rows = 8u * ROW >> 4;
     return swizzled | rows << 32 | static_cast<unsigned long long>(panel >> 4) << 16 | at >> 4;
 }
 // What is copied to shared memory is there for the instruction.
@@ -119,11 +126,12 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
 #if WARPGROUPS
     template <bool ALONG_A, bool ALONG_B>
     struct step_places {
-        static const unsigned PANEL = 64 * KC * sizeof(T);
+        static const unsigned ROW_A = tile_place<T, BM, KC, ALONG_A>::C * sizeof(T),
+                              ROW_B = tile_place<T, BN, KC, ALONG_B>::C * sizeof(T);
         unsigned a, b;
 
         __device__ __forceinline__ explicit step_places(warpgroup_tile &t)
-            : a(shared_address(t.factor(0, 0)) + threadIdx.x / 128u * PANEL),
+            : a(shared_address(t.factor(0, 0)) + threadIdx.x / 128u * (KC * ROW_A)),
               b(shared_address(t.factor(0, 1))) {}
         __device__ __forceinline__ void add(warpgroup_tile &, int stage, tile_products &to) const {
             const unsigned at = stage * (tile::SIZE * int(sizeof(T)));
@@ -131,8 +139,10 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
 #pragma unroll
             for (unsigned s = 0; s < KC / 16; s++)
                 warpgroup_product<BN>::template add<!ALONG_A, !ALONG_B>(
-                    to.c[0], warpgroup_factor(a + at + s * (ALONG_A ? 32u : 2048u), PANEL),
-                    warpgroup_factor(b + at + s * (ALONG_B ? 32u : 2048u), PANEL));
+                    to.c[0],
+                    warpgroup_factor<ROW_A>(a + at + s * (ALONG_A ? 32u : 16u * ROW_A), KC * ROW_A),
+                    warpgroup_factor<ROW_B>(b + at + s * (ALONG_B ? 32u : 16u * ROW_B),
+                                            KC * ROW_B));
             end_products();
         }
         template <int N>

@@ -42,7 +42,7 @@ typedef struct ein__product_tile {
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 33,
+    EIN__PRODUCT_TILES = 34,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -88,6 +88,7 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true},
     {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true},
     {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
+    {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term

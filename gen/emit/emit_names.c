@@ -66,7 +66,7 @@ static bool ein__is_taken(const char *name) {
         " row_sums ROWS run_on SAME same_addresses score_unit SHARE shared_address shared_of"
         " shared_words snprintf some spaced spaced_load spread spread_keys std STEP step_places"
         " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
-        " SUMS_128 SUMS_32 SUMS_64 SUMS_8 take_rows take_step tap tapped"
+        " SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped"
         " tapped_load taps TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place"
         " tile_products tile_type total TURN turning turning_load TURNS unshifted upload"
         " value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"

@@ -6,18 +6,19 @@ namespace ptx {
 
 namespace {
 
-// Where a descriptor says that lines of terms lie (PTX ISA, matrix descriptor): swizzled by 128
-// bytes; LEADING and STRIDE as bytes.
+// Where a descriptor says that lines of terms lie (PTX ISA, matrix descriptor): rows of 128 or 64
+// bytes, swizzled by as many; LEADING and STRIDE as bytes.
 struct matrix {
-    uint32_t start, leading, stride;
+    uint32_t start, leading, stride, row;
     bool across;  // rows in memory are terms of lines
 
     matrix(const warp &w, const inst &i, uint64_t d, bool a)
         : start((uint32_t)(d & 0x3fff) << 4),
           leading((uint32_t)(d >> 16 & 0x3fff) << 4),
           stride((uint32_t)(d >> 32 & 0x3fff) << 4),
+          row(d >> 62 == 1 ? 128 : 64),
           across(a) {
-        if (d >> 62 != 1 || (d >> 49 & 7)) {
+        if (d >> 62 == 0 || d >> 62 == 3 || (d >> 49 & 7)) {
             fault(w, i, "a descriptor of another kind: %llx", (unsigned long long)d);
         }
     }
@@ -26,12 +27,13 @@ struct matrix {
     uint32_t at(int line, int term) const {
         uint32_t to = start;
         if (across) {
-            to += (uint32_t)(line / 64) * leading + (uint32_t)(term / 8) * stride +
-                  (uint32_t)(term % 8) * 128 + (uint32_t)(line % 64) * 2;
+            const int lines = (int)row / 2;
+            to += (uint32_t)(line / lines) * leading + (uint32_t)(term / 8) * stride +
+                  (uint32_t)(term % 8) * row + (uint32_t)(line % lines) * 2;
         } else {
-            to += (uint32_t)(line / 8) * stride + (uint32_t)(line % 8) * 128 + (uint32_t)term * 2;
+            to += (uint32_t)(line / 8) * stride + (uint32_t)(line % 8) * row + (uint32_t)term * 2;
         }
-        return to ^ (to >> 7 & 7) << 4;
+        return to ^ (to >> 7 & (row / 16 - 1)) << 4;
     }
 };
 
