@@ -18726,7 +18726,9 @@ enum {
     EIN__SPLITS = 8,    // split-K of products
     EIN__SPLIT_DEPTH = 64,        // terms that a part of a split product has at least
     EIN__CALL_RESIDENT = 2,       // blocks an SM
-    EIN__CALL_APART = 150,        // of tensor cores, where lines are not aligned, in 1/1000
+    EIN__CALL_APART = 150,        // of tensor cores, where lines are not aligned, in 1/1000 ...
+    EIN__CALL_APART_TF32 = 540,   // ... of TF32; and where neither factor's terms lie together, as
+    EIN__CALL_ACROSS = 550,       // warpgroups' instructions for TF32 want them
     EIN__CONVERSION_SHARE = 290,  // of the bandwidth, of what cuDNN converts, in 1/1000
 };
 
@@ -19934,7 +19936,7 @@ static const ein__rates ein__gemm_rates[] = {
     [EIN__MATH_FP32] =
         {{{128, 128, 770}, {64, 64, 885}, {32, 32, 1000}}, 1070000, 10800, 2420000, EIN__SPLITS},
     [EIN__MATH_TF32] =
-        {{{128, 128, 790}, {64, 64, 1000}, {32, 32, 130}}, 1860000, 0, 2720000, EIN__SPLITS},
+        {{{128, 128, 790}, {64, 64, 730}, {32, 32, 130}}, 1500000, 0, 2550000, EIN__SPLITS},
     [EIN__MATH_FP16] = {
         {{128, 128, 790}, {64, 64, 1000}, {32, 32, 148}}, 160000, 0, 2600000, EIN__SPLITS}};
 static const ein__rates ein__conv_rates[] = {
@@ -20011,13 +20013,20 @@ static bool ein__lines_fit(const ein__gemm *p) {
     return !(p->lda % step) && !(p->ldb % step) && !(p->ldc % step);
 }
 
+// Share of a tile's arithmetic that a product gets by how its matrices lie, in 1/1000.
+static int64_t ein__call_share(const ein__gemm *p) {
+    bool tf32 = p->math == EIN__MATH_TF32, across = p->ta && !p->tb;
+    int64_t share = ein__lines_fit(p) ? 1000 : tf32 ? EIN__CALL_APART_TF32 : EIN__CALL_APART;
+    return tf32 && across ? share * EIN__CALL_ACROSS / 1000 : share;
+}
+
 // What a product takes longer that adds a bias, and again one that adds a tensor, beside its bytes;
 // and one of halves until it begins, whatever its size.
 enum { EIN__MATMUL_END_PS = 300000, EIN__HALVES_BEGIN_PS = 400000 };
 
 static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t share = ein__lines_fit(p) ? 1000 : EIN__CALL_APART;
+    int64_t share = ein__call_share(p);
     ein__work w = {0};
     // What a block reads it waits for before it computes.
     w.extra_ps = ein__call_ps(g, p->math, ein__gemm_rates, p->m, p->n, p->k, p->batch, share);

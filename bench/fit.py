@@ -71,6 +71,7 @@ def constants(gpu):
          for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
     c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
     for name in ("SKINNY", "CHANNELS", "SPLITS", "SPLIT_DEPTH", "CALL_RESIDENT", "CALL_APART",
+                 "CALL_APART_TF32", "CALL_ACROSS",
                  "CONVERSION_SHARE", "CONV_POINT_PS", "CONV_DATA_PS", "MATMUL_END_PS",
                  "HALVES_BEGIN_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
@@ -157,7 +158,12 @@ def estimate_gemm(c, f, key, arithmetic):
     batch, m, n, k = (f[name][0] for name in ("b", "m", "n", "k"))
     size = 2 if arithmetic == "FP16" else 4
     apart = any(f[name][0] * size % 16 for name in ("lda", "ldb", "ldc"))
-    ps = call_ps(c, "gemm", arithmetic, (m, n, k, batch), c["CALL_APART"] if apart else 1000)
+    share = 1000
+    if apart:
+        share = c["CALL_APART_TF32" if arithmetic == "TF32" else "CALL_APART"]
+    if arithmetic == "TF32" and f["ta"][0] and not f["tb"][0]:
+        share = share * c["CALL_ACROSS"] // 1000
+    ps = call_ps(c, "gemm", arithmetic, (m, n, k, batch), share)
     if batch == 1 and arithmetic != "FP16" and (m <= c["SKINNY"] or n <= c["SKINNY"]):
         ps = min(ps, math_ps(c, 2 * m * n * k, c["gemm_skinny"]))
     ps += c["HALVES_BEGIN_PS"] if arithmetic == "FP16" else 0
@@ -423,6 +429,7 @@ def fit_rates(c, kind, arithmetic, rows):
     flat = {"%dx%d" % tile[:2]: tile[2] for tile in rates["tiles"]}
     flat.update({name: rates[name] for name in ("start_ps", "term_ps", "split_ps")})
     more = {("gemm", "FP32"): ["gemm_skinny"], ("conv", "FP32"): ["conv_narrow"],
+            ("gemm", "TF32"): ["CALL_APART_TF32", "CALL_ACROSS"],
             ("gemm", "FP16"): ["CALL_APART"]}.get((kind, arithmetic), [])
     if (kind, arithmetic) in (("conv", "TF32"), ("conv", "FP16")):
         more = ["CONVERSION_SHARE"]
