@@ -8,77 +8,77 @@
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
 // memory    arena 14 MB (workspace 3564 kB of it), constants 325 MB, peak in create 602 MB
-// plan      73 steps, 861.8 us estimated; 1011.1 us without derivation
+// plan      73 steps, 878.2 us estimated; 1011.1 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, norm taken into the product 23, summation splitting 12
 //    17.6 us est. a.0.v.split.merged       k_product_6eda812e, in 3 parts
-//     4.9 us est. a.0.o                    k_attention_a3e092b4
+//     6.3 us est. a.0.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.0                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.0                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.0.p.parts              k_product_48f6b555
 //     3.6 us est. s.0                      k_reduce_ec81c86d
 //    18.8 us est. a.1.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.1.o                    k_attention_a3e092b4
+//     6.3 us est. a.1.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.1                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.1                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.1.p.parts              k_product_48f6b555
 //     3.6 us est. s.1                      k_reduce_ec81c86d
 //    18.8 us est. a.2.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.2.o                    k_attention_a3e092b4
+//     6.3 us est. a.2.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.2                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.2                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.2.p.parts              k_product_48f6b555
 //     3.6 us est. s.2                      k_reduce_ec81c86d
 //    18.8 us est. a.3.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.3.o                    k_attention_a3e092b4
+//     6.3 us est. a.3.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.3                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.3                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.3.p.parts              k_product_48f6b555
 //     3.6 us est. s.3                      k_reduce_ec81c86d
 //    18.8 us est. a.4.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.4.o                    k_attention_a3e092b4
+//     6.3 us est. a.4.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.4                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.4                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.4.p.parts              k_product_48f6b555
 //     3.6 us est. s.4                      k_reduce_ec81c86d
 //    18.8 us est. a.5.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.5.o                    k_attention_a3e092b4
+//     6.3 us est. a.5.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.5                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.5                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.5.p.parts              k_product_48f6b555
 //     3.6 us est. s.5                      k_reduce_ec81c86d
 //    18.8 us est. a.6.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.6.o                    k_attention_a3e092b4
+//     6.3 us est. a.6.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.6                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.6                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.6.p.parts              k_product_48f6b555
 //     3.6 us est. s.6                      k_reduce_ec81c86d
 //    18.8 us est. a.7.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.7.o                    k_attention_a3e092b4
+//     6.3 us est. a.7.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.7                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.7                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.7.p.parts              k_product_48f6b555
 //     3.6 us est. s.7                      k_reduce_ec81c86d
 //    18.8 us est. a.8.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.8.o                    k_attention_a3e092b4
+//     6.3 us est. a.8.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.8                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.8                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.8.p.parts              k_product_48f6b555
 //     3.6 us est. s.8                      k_reduce_ec81c86d
 //    18.8 us est. a.9.v.split.merged       k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.9.o                    k_attention_a3e092b4
+//     6.3 us est. a.9.o                    k_attention_948ff349, in 4 parts
 //     8.6 us est. r.9                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.9                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.9.p.parts              k_product_48f6b555
 //     3.6 us est. s.9                      k_reduce_ec81c86d
 //    18.8 us est. a.10.v.split.merged      k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.10.o                   k_attention_a3e092b4
+//     6.3 us est. a.10.o                   k_attention_948ff349, in 4 parts
 //     8.6 us est. r.10                     k_product_6a625a44, in 4 parts
 //    20.3 us est. g.10                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.10.p.parts             k_product_48f6b555
 //     3.6 us est. s.10                     k_reduce_ec81c86d
 //    18.8 us est. a.11.v.split.merged      k_product_c6a9488d, in 3 parts
-//     4.9 us est. a.11.o                   k_attention_a3e092b4
+//     6.3 us est. a.11.o                   k_attention_948ff349, in 4 parts
 //     8.6 us est. r.11                     k_product_6a625a44, in 4 parts
 //    20.3 us est. g.11                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.11.p.parts             k_product_48f6b555
@@ -543,7 +543,7 @@ const bert_base_info *bert_base_describe(void);
 #define v_h_9_weights CONST(326559744)
 #define v_h_10_weights CONST(333637632)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340726784ull
+#define CONST_BYTES 340729088ull
 #define INIT_BYTES 276148224ull
 #define v_arrived CONST_OF(unsigned, 340715520)
 
@@ -1164,6 +1164,44 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
     return w;
 }
 
+// What a part of the keys gives for some rows: values by their weights, the largest scores and the
+// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys.
+template <int ROWS, int COLS>
+struct __align__(16) key_part {
+    float acc[ROWS][COLS], top[ROWS], sum[ROWS];
+};
+
+struct joined_keys {
+    float top, sum, acc[4];
+};
+
+// A row's four columns from `col` on of all N parts, in their order; SHARED: which lie in shared
+// memory, not where other blocks left them.
+template <int N, bool SHARED, int ROWS, int COLS>
+static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COLS> *part, int row,
+                                                        int col) {
+    joined_keys all = {NO_KEY, 0.f, {0.f, 0.f, 0.f, 0.f}};
+    float top[N];
+#pragma unroll
+    for (int p = 0; p < N; p++) {
+        top[p] = SHARED ? part[p].top[row] : __ldcg(&part[p].top[row]);
+        all.top = fmaxf(all.top, top[p]);
+    }
+#pragma unroll
+    for (int p = 0; p < N; p++) {
+        const float4 *const from = reinterpret_cast<const float4 *>(&part[p].acc[row][col]);
+        const float4 v = SHARED ? *from : __ldcg(from);
+        const float sum = SHARED ? part[p].sum[row] : __ldcg(&part[p].sum[row]);
+        const float w = weight_of(top[p], all.top);
+        all.sum += sum * w;
+        all.acc[0] += v.x * w;
+        all.acc[1] += v.y * w;
+        all.acc[2] += v.z * w;
+        all.acc[3] += v.w * w;
+    }
+    return all;
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -1249,22 +1287,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_6eda812e(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const float *p0,
-    float *__restrict__ y, bool next_early) {
-    const int RM = 2, RN = 4, RC = 4, VC = 4, KV = 32;
+static __global__ void __launch_bounds__(128, 1) k_attention_948ff349(const float *p0,
+    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
+    const int RM = 4, RN = 2, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     // part: a part of the tile's keys, then of its values
-    __shared__ __align__(16) float part[2304];
+    __shared__ __align__(16) float part[2048];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
-    const unsigned id = blockIdx.x;
+    const unsigned id = blockIdx.x / 4u;
     await_previous(next_early);
-    const int m0 = (int)(id % 8u) * 16;  // first row
-    const int i1 = (int)(id / 8u % 12u);
-    for (int e = (int)threadIdx.x; e < 256; e += 128) {
+    const int m0 = (int)(id % 4u) * 32;  // first row
+    const int i1 = (int)(id / 4u % 12u);
+    const int share = (int)(blockIdx.x % 4u);
+    const int from = share * 4 / 4 * 32;
+    const int until = (share + 1) * 4 / 4 * 32;
+    for (int e = (int)threadIdx.x; e < 512; e += 128) {
         const int row = e / 16, k = e % 16 * 4;
         const int i2 = m0 + row;
         const int r1 = k;
@@ -1280,7 +1321,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
-    for (int u0 = 0; u0 < 128; u0 += 16 * RN) {
+    for (int u0 = from; u0 < until; u0 += 16 * RN) {
         float s[RM][RN];
 #pragma unroll
         for (int i = 0; i < RM; i++) {
@@ -1288,9 +1329,9 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
         for (int k0 = 0; k0 < depth; k0 += KC) {
-            float4 own[4];
+            float4 own[2];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 2; i++) {
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
@@ -1300,7 +1341,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
             }
             __syncthreads();
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 2; i++) {
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
             }
@@ -1389,15 +1430,29 @@ static __global__ void __launch_bounds__(128, 1) k_attention_a3e092b4(const floa
 #pragma unroll
         for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
     }
+    typedef key_part<32, 16 * RC> block_part;
+    block_part *const left = reinterpret_cast<block_part *>(parts);
 #pragma unroll
     for (int i = 0; i < RM; i++) {
         const int row = ty + 8 * i;
+        if (row >= 32) continue;
 #pragma unroll
-        for (int c = 0; c < RC; c++) {
-            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+        for (int c = 0; c < RC; c++)
+            left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];
+        if (tx > 0) continue;
+        left[blockIdx.x].top[row] = top[i];
+        left[blockIdx.x].sum[row] = sum[i];
+    }
+    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
+    for (int e = (int)threadIdx.x; e < 32 * 4 * RC; e += 128) {
+        const int row = e / (4 * RC), at = e % (4 * RC) * 4;
+        const joined_keys all = join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int col = at + c;
             const int i2 = m0 + row;
             const int i3 = col;
-            y[i2 * 768 + i1 * 64 + i3] = acc[i][c] * (1.f / total(sum[i]));
+            y[i2 * 768 + i1 * 64 + i3] = all.acc[c] * (1.f / total(all.sum));
         }
     }
 }
@@ -2460,7 +2515,7 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 11264ull, 0, 11264ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 13568ull, 0, 13568ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2724,103 +2779,103 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
-        v_a_0_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.0.o", 192, 128, stream, v_a_0_v_split_merged,
+        v_a_0_c, (float4 *)v_workspace, v_arrived + 72));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.0", 384, 256, stream, v_a_0_c, v_a_0_w, v_a_0_b,
-        v_x, v_r_0, (float4 *)v_workspace, v_arrived + 72));
+        v_x, v_r_0, (float4 *)v_workspace, v_arrived + 120));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_f_0_b, v_n_0_offset, v_n_0_offset2, v_g_0, v_n_0,
-        (float4 *)v_workspace, v_arrived + 168));
+        (float4 *)v_workspace, v_arrived + 216));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.0.p.parts", 256, 256, stream, v_g_0, v_b_0_w,
         v_b_0_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
         v_s_0));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.1.v.split.merged", 216, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_a_1_v_split_weights, v_h_0_offset, v_h_0_offset2,
-        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 232));
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 280));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
-        v_a_1_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.1.o", 192, 128, stream, v_a_1_v_split_merged,
+        v_a_1_c, (float4 *)v_workspace, v_arrived + 352));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.1", 384, 256, stream, v_a_1_c, v_a_1_w, v_a_1_b,
-        v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 304));
+        v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 400));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_f_1_b, v_n_1_offset, v_n_1_offset2, v_g_1, v_n_1,
-        (float4 *)v_workspace, v_arrived + 400));
+        (float4 *)v_workspace, v_arrived + 496));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.1.p.parts", 256, 256, stream, v_g_1, v_b_1_w,
         v_b_1_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
         v_s_1));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.2.v.split.merged", 216, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_a_2_v_split_weights, v_h_1_offset, v_h_1_offset2,
-        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 464));
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 560));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
-        v_a_2_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.2.o", 192, 128, stream, v_a_2_v_split_merged,
+        v_a_2_c, (float4 *)v_workspace, v_arrived + 632));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.2", 384, 256, stream, v_a_2_c, v_a_2_w, v_a_2_b,
-        v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 536));
+        v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 680));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_f_2_b, v_n_2_offset, v_n_2_offset2, v_g_2, v_n_2,
-        (float4 *)v_workspace, v_arrived + 632));
+        (float4 *)v_workspace, v_arrived + 776));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.2.p.parts", 256, 256, stream, v_g_2, v_b_2_w,
         v_b_2_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
         v_s_2));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.3.v.split.merged", 216, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_a_3_v_split_weights, v_h_2_offset, v_h_2_offset2,
-        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 696));
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 840));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
-        v_a_3_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.3.o", 192, 128, stream, v_a_3_v_split_merged,
+        v_a_3_c, (float4 *)v_workspace, v_arrived + 912));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.3", 384, 256, stream, v_a_3_c, v_a_3_w, v_a_3_b,
-        v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 768));
+        v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 960));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_f_3_b, v_n_3_offset, v_n_3_offset2, v_g_3, v_n_3,
-        (float4 *)v_workspace, v_arrived + 864));
+        (float4 *)v_workspace, v_arrived + 1056));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.3.p.parts", 256, 256, stream, v_g_3, v_b_3_w,
         v_b_3_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
         v_s_3));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.4.v.split.merged", 216, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_a_4_v_split_weights, v_h_3_offset, v_h_3_offset2,
-        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 928));
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 1120));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
-        v_a_4_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.4.o", 192, 128, stream, v_a_4_v_split_merged,
+        v_a_4_c, (float4 *)v_workspace, v_arrived + 1192));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.4", 384, 256, stream, v_a_4_c, v_a_4_w, v_a_4_b,
-        v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 1000));
+        v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 1240));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_f_4_b, v_n_4_offset, v_n_4_offset2, v_g_4, v_n_4,
-        (float4 *)v_workspace, v_arrived + 1096));
+        (float4 *)v_workspace, v_arrived + 1336));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.4.p.parts", 256, 256, stream, v_g_4, v_b_4_w,
         v_b_4_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
         v_s_4));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.5.v.split.merged", 216, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_a_5_v_split_weights, v_h_4_offset, v_h_4_offset2,
-        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1160));
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1400));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
-        v_a_5_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.5.o", 192, 128, stream, v_a_5_v_split_merged,
+        v_a_5_c, (float4 *)v_workspace, v_arrived + 1472));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.5", 384, 256, stream, v_a_5_c, v_a_5_w, v_a_5_b,
-        v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1232));
+        v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1520));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_f_5_b, v_n_5_offset, v_n_5_offset2, v_g_5, v_n_5,
-        (float4 *)v_workspace, v_arrived + 1328));
+        (float4 *)v_workspace, v_arrived + 1616));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.5.p.parts", 256, 256, stream, v_g_5, v_b_5_w,
         v_b_5_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
         v_s_5));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.6.v.split.merged", 216, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_a_6_v_split_weights, v_h_5_offset, v_h_5_offset2,
-        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1392));
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1680));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
-        v_a_6_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.6.o", 192, 128, stream, v_a_6_v_split_merged,
+        v_a_6_c, (float4 *)v_workspace, v_arrived + 1752));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.6", 384, 256, stream, v_a_6_c, v_a_6_w, v_a_6_b,
-        v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1464));
+        v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1800));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_f_6_b, v_n_6_offset, v_n_6_offset2, v_g_6, v_n_6,
-        (float4 *)v_workspace, v_arrived + 1560));
+        (float4 *)v_workspace, v_arrived + 1896));
     return 0;
 }
 
@@ -2833,75 +2888,75 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_s_6));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.7.v.split.merged", 216, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_a_7_v_split_weights, v_h_6_offset, v_h_6_offset2,
-        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1624));
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1960));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
-        v_a_7_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.7.o", 192, 128, stream, v_a_7_v_split_merged,
+        v_a_7_c, (float4 *)v_workspace, v_arrived + 2032));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.7", 384, 256, stream, v_a_7_c, v_a_7_w, v_a_7_b,
-        v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 1696));
+        v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 2080));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_f_7_b, v_n_7_offset, v_n_7_offset2, v_g_7, v_n_7,
-        (float4 *)v_workspace, v_arrived + 1792));
+        (float4 *)v_workspace, v_arrived + 2176));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.7.p.parts", 256, 256, stream, v_g_7, v_b_7_w,
         v_b_7_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
         v_s_7));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.8.v.split.merged", 216, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_a_8_v_split_weights, v_h_7_offset, v_h_7_offset2,
-        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1856));
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 2240));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
-        v_a_8_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.8.o", 192, 128, stream, v_a_8_v_split_merged,
+        v_a_8_c, (float4 *)v_workspace, v_arrived + 2312));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.8", 384, 256, stream, v_a_8_c, v_a_8_w, v_a_8_b,
-        v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 1928));
+        v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 2360));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_f_8_b, v_n_8_offset, v_n_8_offset2, v_g_8, v_n_8,
-        (float4 *)v_workspace, v_arrived + 2024));
+        (float4 *)v_workspace, v_arrived + 2456));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.8.p.parts", 256, 256, stream, v_g_8, v_b_8_w,
         v_b_8_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
         v_s_8));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.9.v.split.merged", 216, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_a_9_v_split_weights, v_h_8_offset, v_h_8_offset2,
-        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2088));
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2520));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
-        v_a_9_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.9.o", 192, 128, stream, v_a_9_v_split_merged,
+        v_a_9_c, (float4 *)v_workspace, v_arrived + 2592));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.9", 384, 256, stream, v_a_9_c, v_a_9_w, v_a_9_b,
-        v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2160));
+        v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2640));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_f_9_b, v_n_9_offset, v_n_9_offset2, v_g_9, v_n_9,
-        (float4 *)v_workspace, v_arrived + 2256));
+        (float4 *)v_workspace, v_arrived + 2736));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.9.p.parts", 256, 256, stream, v_g_9, v_b_9_w,
         v_b_9_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
         v_s_9));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.10.v.split.merged", 216, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_a_10_v_split_weights, v_h_9_offset, v_h_9_offset2,
-        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2320));
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2800));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
-        v_a_10_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.10.o", 192, 128, stream, v_a_10_v_split_merged,
+        v_a_10_c, (float4 *)v_workspace, v_arrived + 2872));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.10", 384, 256, stream, v_a_10_c, v_a_10_w,
-        v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2392));
+        v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2920));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_f_10_b, v_n_10_offset, v_n_10_offset2, v_g_10, v_n_10,
-        (float4 *)v_workspace, v_arrived + 2488));
+        (float4 *)v_workspace, v_arrived + 3016));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.10.p.parts", 256, 256, stream, v_g_10, v_b_10_w,
         v_b_10_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
         v_b_10_b, v_s_10));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.11.v.split.merged", 216, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_a_11_v_split_weights, v_h_10_offset,
-        v_h_10_offset2, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace, v_arrived + 2552));
+        v_h_10_offset2, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace, v_arrived + 3080));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_a3e092b4, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
-        v_a_11_c));
+    CALL(launch(m, ALONE, k_attention_948ff349, "a.11.o", 192, 128, stream, v_a_11_v_split_merged,
+        v_a_11_c, (float4 *)v_workspace, v_arrived + 3152));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.11", 384, 256, stream, v_a_11_c, v_a_11_w,
-        v_a_11_b, v_h_10, v_r_11, (float4 *)v_workspace, v_arrived + 2624));
+        v_a_11_b, v_h_10, v_r_11, (float4 *)v_workspace, v_arrived + 3200));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_f_11_b, v_n_11_offset, v_n_11_offset2, v_g_11, v_n_11,
-        (float4 *)v_workspace, v_arrived + 2720));
+        (float4 *)v_workspace, v_arrived + 3296));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.11.p.parts", 256, 256, stream, v_g_11, v_b_11_w,
         v_b_11_p_parts));
     CALL(launch(m, MIDDLE, k_reduce_ec81c86d, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
@@ -3226,6 +3281,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340726784ull, 631424000ull, 0xf49bb016df0d0331ull};
+    340729088ull, 631426304ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

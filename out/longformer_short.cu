@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 8192 kB (workspace 0 B of it), constants 5124 kB, peak in create 16 MB
-// plan      4 steps, 86.5 us estimated; 103.0 us without derivation
+// plan      4 steps, 89.3 us estimated; 103.0 us without derivation
 // libraries none
 // by        merging 1, online softmax 1
 //    41.0 us est. v.merged                 k_product_d99bbb13
-//    12.3 us est. o                        k_attention_f9c421cc
+//    15.0 us est. o                        k_attention_14287f6f
 //    16.6 us est. f                        k_product_5f4968d6
 //    16.6 us est. y                        k_product_cb4de66c
 
@@ -518,23 +518,23 @@ static __global__ void __launch_bounds__(256, 2) k_product_d99bbb13(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_14287f6f(const float *p0,
     float *__restrict__ y, bool next_early) {
-    const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
+    const int RM = 4, RN = 2, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     // part: a part of the tile's keys, then of its values
-    __shared__ __align__(16) float part[2304];
+    __shared__ __align__(16) float part[2048];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
     await_previous(next_early);
-    const int m0 = (int)(id % 4u) * 64;
-    const int base = 4 * m0 + (int)(id / 4u % 4u);  // first row; the others stand 4 apart
-    const int i1 = (int)(id / 16u % 8u);
-    for (int e = (int)threadIdx.x; e < 1024; e += 128) {
+    const int m0 = (int)(id % 8u) * 32;
+    const int base = 4 * m0 + (int)(id / 8u % 4u);  // first row; the others stand 4 apart
+    const int i1 = (int)(id / 32u % 8u);
+    for (int e = (int)threadIdx.x; e < 512; e += 128) {
         const int row = e / 16, k = e % 16 * 4;
         float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
         if (base + 4 * row < 1024) {
@@ -555,19 +555,19 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const floa
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
-    for (int u0 = 0; u0 < 192; u0 += 16 * RN) {
+    for (int u0 = 0; u0 < 160; u0 += 16 * RN) {
         float s[RM][RN];
 #pragma unroll
         for (int i = 0; i < RM; i++) {
 #pragma unroll
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
-        const bool absent = (u0 + 63) * 4 + base - 256 < 0 || u0 * 4 + base - 256 >= 1024;
+        const bool absent = (u0 + 31) * 4 + base - 256 < 0 || u0 * 4 + base - 256 >= 1024;
         if (absent) __syncthreads();  // weights of the keys before are still read
         for (int k0 = absent ? depth : 0; k0 < depth; k0 += KC) {
-            float4 own[4];
+            float4 own[2];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 2; i++) {
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
@@ -578,7 +578,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f9c421cc(const floa
             }
             __syncthreads();
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < 2; i++) {
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
             }
@@ -982,7 +982,7 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     CALL(launch(m, ALONE, k_product_d99bbb13, "v.merged", 256, 256, stream, v_x, v_v_weights,
         v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_f9c421cc, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ALONE, k_attention_14287f6f, "o", 256, 128, stream, v_v_merged, v_t));
     CALL(launch(m, ALONE, k_product_5f4968d6, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
     CALL(launch(m, ALONE, k_product_cb4de66c, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;

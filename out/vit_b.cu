@@ -7,8 +7,8 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 5562 kB (workspace 2016 kB of it), constants 330 MB, peak in create 448 MB
-// plan      77 steps, 1326.8 us estimated; 1452.2 us without derivation
+// memory    arena 6021 kB (workspace 2475 kB of it), constants 330 MB, peak in create 449 MB
+// plan      77 steps, 1335.7 us estimated; 1452.2 us without derivation
 // libraries none
 // by        summation splitting 1, online softmax 12, norm taken into the product 11, what nothing
 //     reads left out 5
@@ -16,67 +16,67 @@
 //     2.5 us est. h                        k_stitch_bfd34e75
 //     2.0 us est. n.0                      k_row_0d02becc
 //    24.0 us est. a.0.t.split              k_product_15477e40
-//     9.1 us est. a.0.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.0.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.0                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.0                      k_product_5e98cc34
 //    33.1 us est. h.0                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.1                      k_row_0d02becc
 //    24.0 us est. a.1.t.split              k_product_15477e40
-//     9.1 us est. a.1.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.1.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.1                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.1                      k_product_5e98cc34
 //    33.1 us est. h.1                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.2                      k_row_0d02becc
 //    24.0 us est. a.2.t.split              k_product_15477e40
-//     9.1 us est. a.2.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.2.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.2                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.2                      k_product_5e98cc34
 //    33.1 us est. h.2                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.3                      k_row_0d02becc
 //    24.0 us est. a.3.t.split              k_product_15477e40
-//     9.1 us est. a.3.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.3.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.3                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.3                      k_product_5e98cc34
 //    33.1 us est. h.3                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.4                      k_row_0d02becc
 //    24.0 us est. a.4.t.split              k_product_15477e40
-//     9.1 us est. a.4.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.4.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.4                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.4                      k_product_5e98cc34
 //    33.1 us est. h.4                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.5                      k_row_0d02becc
 //    24.0 us est. a.5.t.split              k_product_15477e40
-//     9.1 us est. a.5.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.5.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.5                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.5                      k_product_5e98cc34
 //    33.1 us est. h.5                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.6                      k_row_0d02becc
 //    24.0 us est. a.6.t.split              k_product_15477e40
-//     9.1 us est. a.6.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.6.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.6                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.6                      k_product_5e98cc34
 //    33.1 us est. h.6                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.7                      k_row_0d02becc
 //    24.0 us est. a.7.t.split              k_product_15477e40
-//     9.1 us est. a.7.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.7.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.7                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.7                      k_product_5e98cc34
 //    33.1 us est. h.7                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.8                      k_row_0d02becc
 //    24.0 us est. a.8.t.split              k_product_15477e40
-//     9.1 us est. a.8.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.8.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.8                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.8                      k_product_5e98cc34
 //    33.1 us est. h.8                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.9                      k_row_0d02becc
 //    24.0 us est. a.9.t.split              k_product_15477e40
-//     9.1 us est. a.9.o                    k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.9.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.9                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.9                      k_product_5e98cc34
 //    33.1 us est. h.9                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.10                     k_row_0d02becc
 //    24.0 us est. a.10.t.split             k_product_15477e40
-//     9.1 us est. a.10.o                   k_attention_3b0fe821, in 2 parts
+//     9.9 us est. a.10.o                   k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.10                     k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.10                     k_product_5e98cc34
 //    33.1 us est. h.10                     k_product_888d623c, in 3 parts
@@ -98,7 +98,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 5695488ull
+#define VIT_B_ARENA_BYTES 6165504ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -321,107 +321,107 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_bias CONST(228235264)
 #define v_z ARENA(0)
 #define v_a_11_c_needed ARENA(1815552)
-#define v_a_10_c ARENA(1815552)
-#define v_a_9_c ARENA(1815552)
-#define v_a_8_c ARENA(1815552)
-#define v_a_7_c ARENA(1815552)
-#define v_a_6_c ARENA(1815552)
-#define v_a_5_c ARENA(1815552)
-#define v_a_4_c ARENA(1815552)
-#define v_a_3_c ARENA(1815552)
-#define v_a_2_c ARENA(1815552)
-#define v_a_1_c ARENA(1815552)
-#define v_a_0_c ARENA(1815552)
+#define v_a_10_c ARENA(4349952)
+#define v_a_9_c ARENA(4349952)
+#define v_a_8_c ARENA(4349952)
+#define v_a_7_c ARENA(4349952)
+#define v_a_6_c ARENA(4349952)
+#define v_a_5_c ARENA(4349952)
+#define v_a_4_c ARENA(4349952)
+#define v_a_3_c ARENA(4349952)
+#define v_a_2_c ARENA(4349952)
+#define v_a_1_c ARENA(4349952)
+#define v_a_0_c ARENA(4349952)
 #define v_patches_sum_part ARENA(0)
-#define v_h ARENA(4485120)
-#define v_n_0 ARENA(1815552)
-#define v_a_0_t_split ARENA(0)
-#define v_r_0 ARENA(5090304)
+#define v_h ARENA(4955136)
+#define v_n_0 ARENA(0)
+#define v_a_0_t_split ARENA(2534400)
+#define v_r_0 ARENA(5560320)
 #define v_m_0_offset CONST(228238336)
 #define v_m_0_offset2 CONST(228250624)
 #define v_m_0_weights CONST(228262912)
-#define v_g_0 ARENA(0)
-#define v_h_0 ARENA(4485120)
-#define v_n_1 ARENA(1815552)
-#define v_a_1_t_split ARENA(0)
-#define v_r_1 ARENA(5090304)
+#define v_g_0 ARENA(2534400)
+#define v_h_0 ARENA(4955136)
+#define v_n_1 ARENA(0)
+#define v_a_1_t_split ARENA(2534400)
+#define v_r_1 ARENA(5560320)
 #define v_m_1_offset CONST(237700096)
 #define v_m_1_offset2 CONST(237712384)
 #define v_m_1_weights CONST(237724672)
-#define v_g_1 ARENA(0)
-#define v_h_1 ARENA(4485120)
-#define v_n_2 ARENA(1815552)
-#define v_a_2_t_split ARENA(0)
-#define v_r_2 ARENA(5090304)
+#define v_g_1 ARENA(2534400)
+#define v_h_1 ARENA(4955136)
+#define v_n_2 ARENA(0)
+#define v_a_2_t_split ARENA(2534400)
+#define v_r_2 ARENA(5560320)
 #define v_m_2_offset CONST(247161856)
 #define v_m_2_offset2 CONST(247174144)
 #define v_m_2_weights CONST(247186432)
-#define v_g_2 ARENA(0)
-#define v_h_2 ARENA(4485120)
-#define v_n_3 ARENA(1815552)
-#define v_a_3_t_split ARENA(0)
-#define v_r_3 ARENA(5090304)
+#define v_g_2 ARENA(2534400)
+#define v_h_2 ARENA(4955136)
+#define v_n_3 ARENA(0)
+#define v_a_3_t_split ARENA(2534400)
+#define v_r_3 ARENA(5560320)
 #define v_m_3_offset CONST(256623616)
 #define v_m_3_offset2 CONST(256635904)
 #define v_m_3_weights CONST(256648192)
-#define v_g_3 ARENA(0)
-#define v_h_3 ARENA(4485120)
-#define v_n_4 ARENA(1815552)
-#define v_a_4_t_split ARENA(0)
-#define v_r_4 ARENA(5090304)
+#define v_g_3 ARENA(2534400)
+#define v_h_3 ARENA(4955136)
+#define v_n_4 ARENA(0)
+#define v_a_4_t_split ARENA(2534400)
+#define v_r_4 ARENA(5560320)
 #define v_m_4_offset CONST(266085376)
 #define v_m_4_offset2 CONST(266097664)
 #define v_m_4_weights CONST(266109952)
-#define v_g_4 ARENA(0)
-#define v_h_4 ARENA(4485120)
-#define v_n_5 ARENA(1815552)
-#define v_a_5_t_split ARENA(0)
-#define v_r_5 ARENA(5090304)
+#define v_g_4 ARENA(2534400)
+#define v_h_4 ARENA(4955136)
+#define v_n_5 ARENA(0)
+#define v_a_5_t_split ARENA(2534400)
+#define v_r_5 ARENA(5560320)
 #define v_m_5_offset CONST(275547136)
 #define v_m_5_offset2 CONST(275559424)
 #define v_m_5_weights CONST(275571712)
-#define v_g_5 ARENA(0)
-#define v_h_5 ARENA(4485120)
-#define v_n_6 ARENA(1815552)
-#define v_a_6_t_split ARENA(0)
-#define v_r_6 ARENA(5090304)
+#define v_g_5 ARENA(2534400)
+#define v_h_5 ARENA(4955136)
+#define v_n_6 ARENA(0)
+#define v_a_6_t_split ARENA(2534400)
+#define v_r_6 ARENA(5560320)
 #define v_m_6_offset CONST(285008896)
 #define v_m_6_offset2 CONST(285021184)
 #define v_m_6_weights CONST(285033472)
-#define v_g_6 ARENA(0)
-#define v_h_6 ARENA(4485120)
-#define v_n_7 ARENA(1815552)
-#define v_a_7_t_split ARENA(0)
-#define v_r_7 ARENA(5090304)
+#define v_g_6 ARENA(2534400)
+#define v_h_6 ARENA(4955136)
+#define v_n_7 ARENA(0)
+#define v_a_7_t_split ARENA(2534400)
+#define v_r_7 ARENA(5560320)
 #define v_m_7_offset CONST(294470656)
 #define v_m_7_offset2 CONST(294482944)
 #define v_m_7_weights CONST(294495232)
-#define v_g_7 ARENA(0)
-#define v_h_7 ARENA(4485120)
-#define v_n_8 ARENA(1815552)
-#define v_a_8_t_split ARENA(0)
-#define v_r_8 ARENA(5090304)
+#define v_g_7 ARENA(2534400)
+#define v_h_7 ARENA(4955136)
+#define v_n_8 ARENA(0)
+#define v_a_8_t_split ARENA(2534400)
+#define v_r_8 ARENA(5560320)
 #define v_m_8_offset CONST(303932416)
 #define v_m_8_offset2 CONST(303944704)
 #define v_m_8_weights CONST(303956992)
-#define v_g_8 ARENA(0)
-#define v_h_8 ARENA(4485120)
-#define v_n_9 ARENA(1815552)
-#define v_a_9_t_split ARENA(0)
-#define v_r_9 ARENA(5090304)
+#define v_g_8 ARENA(2534400)
+#define v_h_8 ARENA(4955136)
+#define v_n_9 ARENA(0)
+#define v_a_9_t_split ARENA(2534400)
+#define v_r_9 ARENA(5560320)
 #define v_m_9_offset CONST(313394176)
 #define v_m_9_offset2 CONST(313406464)
 #define v_m_9_weights CONST(313418752)
-#define v_g_9 ARENA(0)
-#define v_h_9 ARENA(4485120)
-#define v_n_10 ARENA(1815552)
-#define v_a_10_t_split ARENA(0)
-#define v_r_10 ARENA(5090304)
+#define v_g_9 ARENA(2534400)
+#define v_h_9 ARENA(4955136)
+#define v_n_10 ARENA(0)
+#define v_a_10_t_split ARENA(2534400)
+#define v_r_10 ARENA(5560320)
 #define v_m_10_offset CONST(322855936)
 #define v_m_10_offset2 CONST(322868224)
 #define v_m_10_weights CONST(322880512)
-#define v_g_10 ARENA(0)
-#define v_h_10 ARENA(4485120)
+#define v_g_10 ARENA(2534400)
+#define v_h_10 ARENA(4955136)
 #define v_n_11 ARENA(1815552)
 #define v_a_11_t_split ARENA(0)
 #define v_r_11_needed ARENA(12288)
@@ -431,7 +431,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_patches_sum_part_filter CONST(332317696)
 #define v_a_11_p_needed_filter CONST(334676992)
 #define v_b_11_p_needed_filter CONST(337036288)
-#define v_workspace ARENA_OF(char, 2420736)
+#define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 346483712ull
 #define INIT_BYTES 118032384ull
 #define v_arrived CONST_OF(unsigned, 346473472)
@@ -1244,7 +1244,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_15477e40(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_0af3cdc8(const float *p0,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     const int RM = 5, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -1255,13 +1255,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
-    const unsigned id = blockIdx.x / 2u;
+    const unsigned id = blockIdx.x / 4u;
     await_previous(next_early);
     const int m0 = (int)(id % 5u) * 40;  // first row
     const int i2 = (int)(id / 5u % 12u);
-    const int share = (int)(blockIdx.x % 2u);
-    const int from = share * 4 / 2 * 64;
-    const int until = (share + 1) * 4 / 2 * 64;
+    const int share = (int)(blockIdx.x % 4u);
+    const int from = share * 4 / 4 * 64;
+    const int until = (share + 1) * 4 / 4 * 64;
     for (int e = (int)threadIdx.x; e < 640; e += 128) {
         const int row = e / 16, k = e % 16 * 4;
         float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -1416,10 +1416,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3b0fe821(const floa
         left[blockIdx.x].top[row] = top[i];
         left[blockIdx.x].sum[row] = sum[i];
     }
-    if (!arrives_last(arrived + blockIdx.x / 2u, 2u)) return;
+    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
     for (int e = (int)threadIdx.x; e < 40 * 4 * RC; e += 128) {
         const int row = e / (4 * RC), at = e % (4 * RC) * 4;
-        const joined_keys all = join_keys<2, false>(left + blockIdx.x / 2u * 2u, row, at);
+        const joined_keys all = join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at);
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             const int col = at + c;
@@ -2792,7 +2792,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_0));
     CALL(launch(m, ALONE, k_product_15477e40, "a.0.t.split", 252, 256, stream, v_n_0, v_a_0_qkv_w,
         v_a_0_qkv_b, v_a_0_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.0.o", 240, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_a_0_b,
         v_h, v_r_0, (float4 *)v_workspace, v_arrived + 60));
@@ -2804,7 +2804,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_1));
     CALL(launch(m, ALONE, k_product_15477e40, "a.1.t.split", 252, 256, stream, v_n_1, v_a_1_qkv_w,
         v_a_1_qkv_b, v_a_1_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.1.o", 240, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_a_1_b,
         v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 288));
@@ -2816,7 +2816,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_2));
     CALL(launch(m, ALONE, k_product_15477e40, "a.2.t.split", 252, 256, stream, v_n_2, v_a_2_qkv_w,
         v_a_2_qkv_b, v_a_2_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.2.o", 240, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_a_2_b,
         v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 516));
@@ -2828,7 +2828,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_3));
     CALL(launch(m, ALONE, k_product_15477e40, "a.3.t.split", 252, 256, stream, v_n_3, v_a_3_qkv_w,
         v_a_3_qkv_b, v_a_3_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.3.o", 240, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_a_3_b,
         v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 744));
@@ -2840,7 +2840,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_4));
     CALL(launch(m, ALONE, k_product_15477e40, "a.4.t.split", 252, 256, stream, v_n_4, v_a_4_qkv_w,
         v_a_4_qkv_b, v_a_4_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.4.o", 240, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_a_4_b,
         v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 972));
@@ -2858,7 +2858,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_n_5));
     CALL(launch(m, ALONE, k_product_15477e40, "a.5.t.split", 252, 256, stream, v_n_5, v_a_5_qkv_w,
         v_a_5_qkv_b, v_a_5_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.5.o", 240, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_a_5_b,
         v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
@@ -2870,7 +2870,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_n_6));
     CALL(launch(m, ALONE, k_product_15477e40, "a.6.t.split", 252, 256, stream, v_n_6, v_a_6_qkv_w,
         v_a_6_qkv_b, v_a_6_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.6.o", 240, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_a_6_b,
         v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
@@ -2882,7 +2882,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_n_7));
     CALL(launch(m, ALONE, k_product_15477e40, "a.7.t.split", 252, 256, stream, v_n_7, v_a_7_qkv_w,
         v_a_7_qkv_b, v_a_7_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.7.o", 240, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_a_7_b,
         v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
@@ -2900,7 +2900,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
 static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.8.o", 240, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_a_8_b,
         v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
@@ -2912,7 +2912,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_n_9));
     CALL(launch(m, ALONE, k_product_15477e40, "a.9.t.split", 252, 256, stream, v_n_9, v_a_9_qkv_w,
         v_a_9_qkv_b, v_a_9_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.9.o", 240, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_a_9_b,
         v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
@@ -2924,7 +2924,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_n_10));
     CALL(launch(m, ALONE, k_product_15477e40, "a.10.t.split", 252, 256, stream, v_n_10,
         v_a_10_qkv_w, v_a_10_qkv_b, v_a_10_t_split));
-    CALL(launch(m, ALONE, k_attention_3b0fe821, "a.10.o", 120, 128, stream, v_a_10_t_split,
+    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.10.o", 240, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w,
         v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2340));
@@ -3228,6 +3228,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346483712ull, 470211584ull, 0x5406cefa10622f11ull};
+    346483712ull, 470681600ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

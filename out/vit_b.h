@@ -8,7 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-#define VIT_B_ARENA_BYTES 5695488ull
+#define VIT_B_ARENA_BYTES 6165504ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus

@@ -54,7 +54,7 @@ enum {
     EIN__ATTENTION_WIDE = 128,
     EIN__ATTENTION_PART = 256,
     EIN__ATTENTION_SUMS = 144,
-    EIN__ATTENTION_KEPT = 64,
+    EIN__ATTENTION_KEPT = 66,
     // Elements that rows of keys that lie together begin later: in different banks.
     EIN__ATTENTION_ACROSS = 8,
     // Instructions, counted in machine code: of a score beside its expression (maximum,
@@ -62,9 +62,15 @@ enum {
     EIN__ATTENTION_SCORE = 5,
     EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
-    // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
-    // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
-    EIN__ATTENTION_APART = 16,
+    // Tenths of the busiest unit's time that a turn takes: with tensor cores, by nine kernels
+    // measured on an H200, of all blocks that an SM has, and of one block beside its steps;
+    // without, where an SM has one block alone; of few rows (assumed). Cycles for each value that
+    // one warp has of another's keys in the end.
+    EIN__ATTENTION_APART = 30,
+    EIN__ATTENTION_BLOCK = 24,
+    EIN__ATTENTION_JOIN = 10,
+    EIN__ATTENTION_ALONE = 14,
+    EIN__ATTENTION_FEW = 16,
     // Few rows: threads of a block, rows of a tile, registers of a thread and those that it has
     // beside its elements; until a turn's loads from memory are there. The last two are assumed.
     EIN__ATTENTION_THREADS = 256,
@@ -423,16 +429,18 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t blocks = ein__attention_blocks(t);
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
-    int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
-    cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
-    cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
-    int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
+    int64_t turn = ein__attend_cycles(ctx, a, t), query = ein__attention_query(ctx, a, t) / 128;
+    int64_t all = ein__plus(ein__times(turn, span), query), clock = 1000 * g->sms * 2 * lanes;
+    int64_t ps = ein__muldiv(ein__times(all, EIN__ATTENTION_APART) / 10, clock, g->fp32);
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
     // What is computed is waited for, not on its way meanwhile.
     int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
+    int64_t block = ein__times(ein__times(turn, turns), EIN__ATTENTION_BLOCK) / 10;
+    block += (4 / t->rw - 1) * t->rm * (t->width / 2 + 4) * EIN__ATTENTION_JOIN;
+    chain = ein__plus(chain, ein__muldiv(block, clock, g->fp32));
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
@@ -449,7 +457,10 @@ static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
 // Time of all tiles without tensor cores.
 static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
-    int64_t ps = ein__most(ein__attention_math(ctx, a, t), ein__plain_chain(ctx, t));
+    int64_t ps = ein__attention_math(ctx, a, t);
+    if (ein__attention_blocks(t) <= ein__gpu_of(ctx)->sms)
+        ps = ein__muldiv(ps, EIN__ATTENTION_ALONE, 10);
+    ps = ein__most(ps, ein__plain_chain(ctx, t));
     return ein__most(ps, ein__attention_again(ctx, a, t));
 }
 
@@ -506,7 +517,7 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t cycles = ein__times(issued, ein__attention_span(g, t) / (g->sms * t->keys));
     cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / EIN__ATTENTION_THREADS);
     cycles = ein__times(cycles, EIN__ATTENTION_THREADS / lanes);
-    cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
+    cycles = ein__muldiv(cycles, EIN__ATTENTION_FEW, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t resident = 65536 / EIN__ATTENTION_THREADS / ein__few_registers(t);
     int64_t rounds =
@@ -556,7 +567,9 @@ static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__att
         if (ein__attention_workspace(t) > g->l2_bytes / 4) break;
         t->ps = time(ctx, a, t);
         t->tail_ps = ein__attention_tail(g, t);
-        t->all = ein__plus(ein__most(t->ps, memory), t->tail_ps);
+        // Few turns do not hide what the first ones wait for; few rows have many.
+        t->all = t->lanes ? ein__most(t->ps, memory) : ein__plus(t->ps, memory);
+        t->all = ein__plus(t->all, t->tail_ps);
         if (!i) whole = t->all;
         if (i && !ein__tail_gains(t->all, whole)) continue;
         if (best->rows && (t->all > best->all || (t->all == best->all && t->ps >= best->ps)))
