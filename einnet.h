@@ -19746,6 +19746,14 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
     return true;
 }
 
+// Operations of an element of scope `s` of a kernel; what is the same along a row is computed once.
+static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
+                                     bool halves) {
+    uint32_t slots = k->kind == EIN__K_ROW ? ~0u << k->s[0]->nt : 0;
+    int64_t each = ein__operations_for(ctx, s->body, slots, halves) + (s->reduce != EIN__R_NONE);
+    return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
 // Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
@@ -19770,8 +19778,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
                                                  : EIN__E_LOOPS;
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
-        int64_t each = ein__operations_for(ctx, s->body, 0, halves) + (s->reduce != EIN__R_NONE);
-        if (k->kind == EIN__K_MAP) each += ein__digit_operations(ctx, s);
+        int64_t each = ein__scope_operations(ctx, k, s, halves);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
         if (i == 1 && k->addend) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
