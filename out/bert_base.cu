@@ -83,7 +83,7 @@
 //    20.3 us est. g.11                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.11.p.parts             k_product_48f6b555
 //     3.6 us est. s.11                     k_reduce_ec81c86d
-//     2.0 us est. y                        k_row_f1d9b66f
+//     2.0 us est. y                        k_row_519405e7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1872,12 +1872,22 @@ static __global__ void __launch_bounds__(256, 1) k_product_c6a9488d(const float 
 // h.11.sum2[0,i1] = sum(r0) square(s.11[0,i1,r0] - h.11.sum[0,i1] / 768)
 // y[0,i1,i2] = rsqrt(h.11.sum2[0,i1] / 768 + 1e-12) * (s.11[0,i1,i2] - h.11.sum[0,i1] / 768) *
 //     h.11.scale[i2] + h.11.bias[i2]
-// p0: s.11, p1: h.11.scale, p2: h.11.bias
-static __global__ void __launch_bounds__(32) k_row_f1d9b66f(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
+// p0: h.11.scale, p1: h.11.bias, p2: s.11
+static __global__ void __launch_bounds__(32) k_row_519405e7(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
+    float4 w0[6];
+    float4 w1[6];
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0]);
+        w0[j] = v0;
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        w1[j] = v1;
+    }
     await_previous(next_early);
     if (id >= 128u) return;
     const int i1 = (int)id;
@@ -1887,40 +1897,38 @@ static __global__ void __launch_bounds__(32) k_row_f1d9b66f(const float *p0,
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-        c0[j] = v0;
+        const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + r0]);
+        c0[j] = v2;
         s0 += c0[j].x;
         s0 += c0[j].y;
         s0 += c0[j].z;
         s0 += c0[j].w;
     }
     s0 = warp_sum(s0);
-    const float v1 = s0 / 768.f;
+    const float v3 = s0 / 768.f;
     float s1 = 0.f;
 #pragma unroll
     for (int j = 0; j < 6; j++) {
-        const float v2 = c0[j].x - v1;
-        const float v3 = c0[j].y - v1;
-        const float v4 = c0[j].z - v1;
-        const float v5 = c0[j].w - v1;
-        s1 += v2 * v2;
-        s1 += v3 * v3;
+        const float v4 = c0[j].x - v3;
+        const float v5 = c0[j].y - v3;
+        const float v6 = c0[j].z - v3;
+        const float v7 = c0[j].w - v3;
         s1 += v4 * v4;
         s1 += v5 * v5;
+        s1 += v6 * v6;
+        s1 += v7 * v7;
     }
     s1 = warp_sum(s1);
-    const float v6 = s1 / 768.f;
-    const float v7 = v6 + 1e-12f;
-    const float v8 = 1.f / sqrtf(v7);
+    const float v8 = s1 / 768.f;
+    const float v9 = v8 + 1e-12f;
+    const float v10 = 1.f / sqrtf(v9);
 #pragma unroll
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v9 = *reinterpret_cast<const float4 *>(&p1[r0]);
-        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
-        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v1) * v8 * v9.x
-            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
-            (c0[j].w - v1) * v8 * v9.w + v10.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v3) * v10 * w0[j].x
+            + w1[j].x, (c0[j].y - v3) * v10 * w0[j].y + w1[j].y,
+            (c0[j].z - v3) * v10 * w0[j].z + w1[j].z, (c0[j].w - v3) * v10 * w0[j].w + w1[j].w);
     }
 }
 
@@ -2961,7 +2969,7 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_b_11_p_parts));
     CALL(launch(m, MIDDLE, k_reduce_ec81c86d, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
         v_b_11_b, v_s_11));
-    CALL(launch(m, LAST, k_row_f1d9b66f, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
+    CALL(launch(m, LAST, k_row_519405e7, "y", 128, 32, stream, v_h_11_scale, v_h_11_bias, v_s_11,
         v_y));
     return 0;
 }

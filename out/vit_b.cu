@@ -14,80 +14,80 @@
 //     reads left out 5
 //    10.7 us est. patches.sum.part         k_product_38ca255b
 //     2.5 us est. h                        k_stitch_bfd34e75
-//     2.0 us est. n.0                      k_row_0d02becc
+//     2.0 us est. n.0                      k_row_8f04ca9d
 //    24.0 us est. a.0.t.split              k_product_15477e40
 //     9.9 us est. a.0.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.0                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.0                      k_product_5e98cc34
 //    33.1 us est. h.0                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.1                      k_row_0d02becc
+//     2.0 us est. n.1                      k_row_8f04ca9d
 //    24.0 us est. a.1.t.split              k_product_15477e40
 //     9.9 us est. a.1.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.1                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.1                      k_product_5e98cc34
 //    33.1 us est. h.1                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.2                      k_row_0d02becc
+//     2.0 us est. n.2                      k_row_8f04ca9d
 //    24.0 us est. a.2.t.split              k_product_15477e40
 //     9.9 us est. a.2.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.2                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.2                      k_product_5e98cc34
 //    33.1 us est. h.2                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.3                      k_row_0d02becc
+//     2.0 us est. n.3                      k_row_8f04ca9d
 //    24.0 us est. a.3.t.split              k_product_15477e40
 //     9.9 us est. a.3.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.3                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.3                      k_product_5e98cc34
 //    33.1 us est. h.3                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.4                      k_row_0d02becc
+//     2.0 us est. n.4                      k_row_8f04ca9d
 //    24.0 us est. a.4.t.split              k_product_15477e40
 //     9.9 us est. a.4.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.4                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.4                      k_product_5e98cc34
 //    33.1 us est. h.4                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.5                      k_row_0d02becc
+//     2.0 us est. n.5                      k_row_8f04ca9d
 //    24.0 us est. a.5.t.split              k_product_15477e40
 //     9.9 us est. a.5.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.5                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.5                      k_product_5e98cc34
 //    33.1 us est. h.5                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.6                      k_row_0d02becc
+//     2.0 us est. n.6                      k_row_8f04ca9d
 //    24.0 us est. a.6.t.split              k_product_15477e40
 //     9.9 us est. a.6.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.6                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.6                      k_product_5e98cc34
 //    33.1 us est. h.6                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.7                      k_row_0d02becc
+//     2.0 us est. n.7                      k_row_8f04ca9d
 //    24.0 us est. a.7.t.split              k_product_15477e40
 //     9.9 us est. a.7.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.7                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.7                      k_product_5e98cc34
 //    33.1 us est. h.7                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.8                      k_row_0d02becc
+//     2.0 us est. n.8                      k_row_8f04ca9d
 //    24.0 us est. a.8.t.split              k_product_15477e40
 //     9.9 us est. a.8.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.8                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.8                      k_product_5e98cc34
 //    33.1 us est. h.8                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.9                      k_row_0d02becc
+//     2.0 us est. n.9                      k_row_8f04ca9d
 //    24.0 us est. a.9.t.split              k_product_15477e40
 //     9.9 us est. a.9.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.9                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.9                      k_product_5e98cc34
 //    33.1 us est. h.9                      k_product_888d623c, in 3 parts
-//     2.0 us est. n.10                     k_row_0d02becc
+//     2.0 us est. n.10                     k_row_8f04ca9d
 //    24.0 us est. a.10.t.split             k_product_15477e40
 //     9.9 us est. a.10.o                   k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.10                     k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.10                     k_product_5e98cc34
 //    33.1 us est. h.10                     k_product_888d623c, in 3 parts
-//     2.0 us est. n.11                     k_row_0d02becc
+//     2.0 us est. n.11                     k_row_8f04ca9d
 //    24.0 us est. a.11.t.split             k_product_15477e40
 //     3.5 us est. a.11.o.needed            k_attention_87960e9a
 //     1.9 us est. r.11.needed              k_reduce_cf6a7801
-//     2.0 us est. m.11.needed              k_row_0a21ba44
+//     2.0 us est. m.11.needed              k_row_853faa0b
 //     3.5 us est. g.11.needed              k_reduce_5a9269fb
 //     3.5 us est. h.11.needed              k_reduce_893ba532
-//     2.0 us est. z.rows                   k_row_0a21ba44
+//     2.0 us est. z.rows                   k_row_853faa0b
 //     2.0 us est. y                        k_reduce_c79cc39e
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -1129,12 +1129,22 @@ static __global__ void __launch_bounds__(256) k_stitch_bfd34e75(const float *p0,
 // n.0.sum2[0,i1] = sum(r0) square(h[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-06) * (h[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-// p0: h, p1: n.0.scale, p2: n.0.bias
-static __global__ void __launch_bounds__(32) k_row_0d02becc(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
+// p0: n.0.scale, p1: n.0.bias, p2: h
+static __global__ void __launch_bounds__(32) k_row_8f04ca9d(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
+    float4 w0[6];
+    float4 w1[6];
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0]);
+        w0[j] = v0;
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        w1[j] = v1;
+    }
     await_previous(next_early);
     if (id >= 197u) return;
     const int i1 = (int)id;
@@ -1144,40 +1154,38 @@ static __global__ void __launch_bounds__(32) k_row_0d02becc(const float *p0,
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
-        c0[j] = v0;
+        const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i1 * 768 + r0]);
+        c0[j] = v2;
         s0 += c0[j].x;
         s0 += c0[j].y;
         s0 += c0[j].z;
         s0 += c0[j].w;
     }
     s0 = warp_sum(s0);
-    const float v1 = s0 / 768.f;
+    const float v3 = s0 / 768.f;
     float s1 = 0.f;
 #pragma unroll
     for (int j = 0; j < 6; j++) {
-        const float v2 = c0[j].x - v1;
-        const float v3 = c0[j].y - v1;
-        const float v4 = c0[j].z - v1;
-        const float v5 = c0[j].w - v1;
-        s1 += v2 * v2;
-        s1 += v3 * v3;
+        const float v4 = c0[j].x - v3;
+        const float v5 = c0[j].y - v3;
+        const float v6 = c0[j].z - v3;
+        const float v7 = c0[j].w - v3;
         s1 += v4 * v4;
         s1 += v5 * v5;
+        s1 += v6 * v6;
+        s1 += v7 * v7;
     }
     s1 = warp_sum(s1);
-    const float v6 = s1 / 768.f;
-    const float v7 = v6 + 1e-06f;
-    const float v8 = 1.f / sqrtf(v7);
+    const float v8 = s1 / 768.f;
+    const float v9 = v8 + 1e-06f;
+    const float v10 = 1.f / sqrtf(v9);
 #pragma unroll
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v9 = *reinterpret_cast<const float4 *>(&p1[r0]);
-        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
-        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v1) * v8 * v9.x
-            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
-            (c0[j].w - v1) * v8 * v9.w + v10.w);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v3) * v10 * w0[j].x
+            + w1[j].x, (c0[j].y - v3) * v10 * w0[j].y + w1[j].y,
+            (c0[j].z - v3) * v10 * w0[j].z + w1[j].z, (c0[j].w - v3) * v10 * w0[j].w + w1[j].w);
     }
 }
 
@@ -1933,12 +1941,22 @@ static __global__ void __launch_bounds__(256) k_reduce_cf6a7801(const float *p0,
 // by what nothing reads left out
 // m.11.needed[0,0,i2] = rsqrt(m.11.sum2.needed[0,0] / 768 + 1e-06) * (r.11.needed[0,0,i2] -
 //     m.11.sum.needed[0,0] / 768) * m.11.scale[i2] + m.11.bias[i2]
-// p0: r.11.needed, p1: m.11.scale, p2: m.11.bias
-static __global__ void __launch_bounds__(32) k_row_0a21ba44(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    bool next_early) {
+// p0: m.11.scale, p1: m.11.bias, p2: r.11.needed
+static __global__ void __launch_bounds__(32) k_row_853faa0b(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, bool next_early) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
+    float4 w0[6];
+    float4 w1[6];
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0]);
+        w0[j] = v0;
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        w1[j] = v1;
+    }
     await_previous(next_early);
     if (id >= 1u) return;
     float4 c0[6];
@@ -1947,40 +1965,38 @@ static __global__ void __launch_bounds__(32) k_row_0a21ba44(const float *p0,
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0]);
-        c0[j] = v0;
+        const float4 v2 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        c0[j] = v2;
         s0 += c0[j].x;
         s0 += c0[j].y;
         s0 += c0[j].z;
         s0 += c0[j].w;
     }
     s0 = warp_sum(s0);
-    const float v1 = s0 / 768.f;
+    const float v3 = s0 / 768.f;
     float s1 = 0.f;
 #pragma unroll
     for (int j = 0; j < 6; j++) {
-        const float v2 = c0[j].x - v1;
-        const float v3 = c0[j].y - v1;
-        const float v4 = c0[j].z - v1;
-        const float v5 = c0[j].w - v1;
-        s1 += v2 * v2;
-        s1 += v3 * v3;
+        const float v4 = c0[j].x - v3;
+        const float v5 = c0[j].y - v3;
+        const float v6 = c0[j].z - v3;
+        const float v7 = c0[j].w - v3;
         s1 += v4 * v4;
         s1 += v5 * v5;
+        s1 += v6 * v6;
+        s1 += v7 * v7;
     }
     s1 = warp_sum(s1);
-    const float v7 = s1 / 768.f;
-    const float v8 = v7 + 1e-06f;
-    const float v9 = 1.f / sqrtf(v8);
+    const float v8 = s1 / 768.f;
+    const float v9 = v8 + 1e-06f;
+    const float v10 = 1.f / sqrtf(v9);
 #pragma unroll
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v6 = *reinterpret_cast<const float4 *>(&p1[r0]);
-        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
-        *reinterpret_cast<float4 *>(&y[r0]) = make_float4(v6.x * ((c0[j].x - v1) * v9) + v10.x,
-            v6.y * ((c0[j].y - v1) * v9) + v10.y, v6.z * ((c0[j].z - v1) * v9) + v10.z,
-            v6.w * ((c0[j].w - v1) * v9) + v10.w);
+        *reinterpret_cast<float4 *>(&y[r0]) = make_float4(w0[j].x * ((c0[j].x - v3) * v10)
+            + w1[j].x, w0[j].y * ((c0[j].y - v3) * v10) + w1[j].y,
+            w0[j].z * ((c0[j].z - v3) * v10) + w1[j].z, w0[j].w * ((c0[j].w - v3) * v10) + w1[j].w);
     }
 }
 
@@ -2788,7 +2804,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_patches_sum_part_filter, v_x, v_patches_sum_part));
     CALL(launch(m, MIDDLE, k_stitch_bfd34e75, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.0", 197, 32, stream, v_n_0_scale, v_n_0_bias, v_h,
         v_n_0));
     CALL(launch(m, ALONE, k_product_15477e40, "a.0.t.split", 252, 256, stream, v_n_0, v_a_0_qkv_w,
         v_a_0_qkv_b, v_a_0_t_split));
@@ -2800,7 +2816,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_f_0_b, v_m_0_offset, v_m_0_offset2, v_g_0));
     CALL(launch(m, FIRST, k_product_888d623c, "h.0", 252, 256, stream, v_g_0, v_b_0_w, v_b_0_b,
         v_r_0, v_h_0, (float4 *)v_workspace, v_arrived + 144));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.1", 197, 32, stream, v_n_1_scale, v_n_1_bias, v_h_0,
         v_n_1));
     CALL(launch(m, ALONE, k_product_15477e40, "a.1.t.split", 252, 256, stream, v_n_1, v_a_1_qkv_w,
         v_a_1_qkv_b, v_a_1_t_split));
@@ -2812,7 +2828,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_f_1_b, v_m_1_offset, v_m_1_offset2, v_g_1));
     CALL(launch(m, FIRST, k_product_888d623c, "h.1", 252, 256, stream, v_g_1, v_b_1_w, v_b_1_b,
         v_r_1, v_h_1, (float4 *)v_workspace, v_arrived + 372));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.2", 197, 32, stream, v_n_2_scale, v_n_2_bias, v_h_1,
         v_n_2));
     CALL(launch(m, ALONE, k_product_15477e40, "a.2.t.split", 252, 256, stream, v_n_2, v_a_2_qkv_w,
         v_a_2_qkv_b, v_a_2_t_split));
@@ -2824,7 +2840,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_f_2_b, v_m_2_offset, v_m_2_offset2, v_g_2));
     CALL(launch(m, FIRST, k_product_888d623c, "h.2", 252, 256, stream, v_g_2, v_b_2_w, v_b_2_b,
         v_r_2, v_h_2, (float4 *)v_workspace, v_arrived + 600));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.3", 197, 32, stream, v_n_3_scale, v_n_3_bias, v_h_2,
         v_n_3));
     CALL(launch(m, ALONE, k_product_15477e40, "a.3.t.split", 252, 256, stream, v_n_3, v_a_3_qkv_w,
         v_a_3_qkv_b, v_a_3_t_split));
@@ -2836,7 +2852,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_f_3_b, v_m_3_offset, v_m_3_offset2, v_g_3));
     CALL(launch(m, FIRST, k_product_888d623c, "h.3", 252, 256, stream, v_g_3, v_b_3_w, v_b_3_b,
         v_r_3, v_h_3, (float4 *)v_workspace, v_arrived + 828));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.4", 197, 32, stream, v_n_4_scale, v_n_4_bias, v_h_3,
         v_n_4));
     CALL(launch(m, ALONE, k_product_15477e40, "a.4.t.split", 252, 256, stream, v_n_4, v_a_4_qkv_w,
         v_a_4_qkv_b, v_a_4_t_split));
@@ -2854,7 +2870,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
 static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, LAST, k_row_0d02becc, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.5", 197, 32, stream, v_n_5_scale, v_n_5_bias, v_h_4,
         v_n_5));
     CALL(launch(m, ALONE, k_product_15477e40, "a.5.t.split", 252, 256, stream, v_n_5, v_a_5_qkv_w,
         v_a_5_qkv_b, v_a_5_t_split));
@@ -2866,7 +2882,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_f_5_b, v_m_5_offset, v_m_5_offset2, v_g_5));
     CALL(launch(m, FIRST, k_product_888d623c, "h.5", 252, 256, stream, v_g_5, v_b_5_w, v_b_5_b,
         v_r_5, v_h_5, (float4 *)v_workspace, v_arrived + 1284));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.6", 197, 32, stream, v_n_6_scale, v_n_6_bias, v_h_5,
         v_n_6));
     CALL(launch(m, ALONE, k_product_15477e40, "a.6.t.split", 252, 256, stream, v_n_6, v_a_6_qkv_w,
         v_a_6_qkv_b, v_a_6_t_split));
@@ -2878,7 +2894,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_f_6_b, v_m_6_offset, v_m_6_offset2, v_g_6));
     CALL(launch(m, FIRST, k_product_888d623c, "h.6", 252, 256, stream, v_g_6, v_b_6_w, v_b_6_b,
         v_r_6, v_h_6, (float4 *)v_workspace, v_arrived + 1512));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.7", 197, 32, stream, v_n_7_scale, v_n_7_bias, v_h_6,
         v_n_7));
     CALL(launch(m, ALONE, k_product_15477e40, "a.7.t.split", 252, 256, stream, v_n_7, v_a_7_qkv_w,
         v_a_7_qkv_b, v_a_7_t_split));
@@ -2890,7 +2906,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_f_7_b, v_m_7_offset, v_m_7_offset2, v_g_7));
     CALL(launch(m, FIRST, k_product_888d623c, "h.7", 252, 256, stream, v_g_7, v_b_7_w, v_b_7_b,
         v_r_7, v_h_7, (float4 *)v_workspace, v_arrived + 1740));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.8", 197, 32, stream, v_n_8_scale, v_n_8_bias, v_h_7,
         v_n_8));
     CALL(launch(m, ALONE, k_product_15477e40, "a.8.t.split", 252, 256, stream, v_n_8, v_a_8_qkv_w,
         v_a_8_qkv_b, v_a_8_t_split));
@@ -2908,7 +2924,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_f_8_b, v_m_8_offset, v_m_8_offset2, v_g_8));
     CALL(launch(m, FIRST, k_product_888d623c, "h.8", 252, 256, stream, v_g_8, v_b_8_w, v_b_8_b,
         v_r_8, v_h_8, (float4 *)v_workspace, v_arrived + 1968));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.9", 197, 32, stream, v_n_9_scale, v_n_9_bias, v_h_8,
         v_n_9));
     CALL(launch(m, ALONE, k_product_15477e40, "a.9.t.split", 252, 256, stream, v_n_9, v_a_9_qkv_w,
         v_a_9_qkv_b, v_a_9_t_split));
@@ -2920,7 +2936,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_f_9_b, v_m_9_offset, v_m_9_offset2, v_g_9));
     CALL(launch(m, FIRST, k_product_888d623c, "h.9", 252, 256, stream, v_g_9, v_b_9_w, v_b_9_b,
         v_r_9, v_h_9, (float4 *)v_workspace, v_arrived + 2196));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.10", 197, 32, stream, v_h_9, v_n_10_scale, v_n_10_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.10", 197, 32, stream, v_n_10_scale, v_n_10_bias, v_h_9,
         v_n_10));
     CALL(launch(m, ALONE, k_product_15477e40, "a.10.t.split", 252, 256, stream, v_n_10,
         v_a_10_qkv_w, v_a_10_qkv_b, v_a_10_t_split));
@@ -2932,7 +2948,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_f_10_b, v_m_10_offset, v_m_10_offset2, v_g_10));
     CALL(launch(m, FIRST, k_product_888d623c, "h.10", 252, 256, stream, v_g_10, v_b_10_w, v_b_10_b,
         v_r_10, v_h_10, (float4 *)v_workspace, v_arrived + 2424));
-    CALL(launch(m, LAST, k_row_0d02becc, "n.11", 197, 32, stream, v_h_10, v_n_11_scale, v_n_11_bias,
+    CALL(launch(m, LAST, k_row_8f04ca9d, "n.11", 197, 32, stream, v_n_11_scale, v_n_11_bias, v_h_10,
         v_n_11));
     CALL(launch(m, FIRST, k_product_15477e40, "a.11.t.split", 252, 256, stream, v_n_11,
         v_a_11_qkv_w, v_a_11_qkv_b, v_a_11_t_split));
@@ -2940,14 +2956,14 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_a_11_c_needed));
     CALL(launch(m, MIDDLE, k_reduce_cf6a7801, "r.11.needed", 384, 256, stream,
         v_a_11_p_needed_filter, v_a_11_c_needed, v_a_11_b, v_h_10, v_r_11_needed));
-    CALL(launch(m, MIDDLE, k_row_0a21ba44, "m.11.needed", 1, 32, stream, v_r_11_needed,
-        v_m_11_scale, v_m_11_bias, v_m_11_needed));
+    CALL(launch(m, MIDDLE, k_row_853faa0b, "m.11.needed", 1, 32, stream, v_m_11_scale, v_m_11_bias,
+        v_r_11_needed, v_m_11_needed));
     CALL(launch(m, MIDDLE, k_reduce_5a9269fb, "g.11.needed", 192, 256, stream, v_f_11_w,
         v_m_11_needed, v_f_11_b, v_g_11_needed));
     CALL(launch(m, MIDDLE, k_reduce_893ba532, "h.11.needed", 384, 256, stream,
         v_b_11_p_needed_filter, v_g_11_needed, v_b_11_b, v_r_11_needed, v_h_11_needed));
-    CALL(launch(m, MIDDLE, k_row_0a21ba44, "z.rows", 1, 32, stream, v_h_11_needed, v_n_scale,
-        v_n_bias, v_z));
+    CALL(launch(m, MIDDLE, k_row_853faa0b, "z.rows", 1, 32, stream, v_n_scale, v_n_bias,
+        v_h_11_needed, v_z));
     CALL(launch(m, LAST, k_reduce_c79cc39e, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }

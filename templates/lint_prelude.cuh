@@ -200,6 +200,9 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $block 128
 #define $parts 2
 #define $index const int i0 = (int)id
+#ifndef LINT_row_column
+#define $ahead const float w = p0[lane]
+#endif
 #ifdef LINT_row_column
 #define $lanes 16u
 #define $column blockIdx.x * 16u + threadIdx.x % 16u
@@ -207,9 +210,9 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $phases part[0][lane % 8u][0] = p0[i0], part[1][lane % 8u][0] = 0.f, y[i0] = part[0][0][0]
 #elif defined(LINT_row_block)
 #define $warps 4
-#define $phases part[0][lane % 4u] = p0[i0], part[1][lane % 4u] = 0.f, y[i0] = part[0][0]
+#define $phases part[0][lane % 4u] = p0[i0], part[1][lane % 4u] = w, y[i0] = part[0][0]
 #else
-#define $phases y[i0] = p0[i0 + (int)lane]
+#define $phases y[i0] = w + p0[i0 + (int)lane]
 #endif
 #endif
 

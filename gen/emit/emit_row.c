@@ -9,7 +9,10 @@ typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD }
 
 enum {
     EIN__ROW_REGISTERS = 32,
-    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE  // of threads that have 64 in all
+    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE,  // of threads that have 64 in all
+    EIN__ROW_AHEAD = 64,  // registers for weights that are read ahead ...
+    EIN__ROWS_MANY =
+        4096  // ... of fewer rows than that, else more rows at a time hide what they take
 };
 
 typedef struct ein__krows {
@@ -22,14 +25,16 @@ typedef struct ein__krows {
     int turns;  // elements of a thread when they are unrolled, else 0
     int block;  // threads of a block that has a row
     int held;   // registers of a thread for what stays there
+    int early;  // reads that are there before the first pass
     int lanes;  // rows side by side of a column
-    ein__buf index, phases;
+    ein__buf index, phases, ahead;
 } ein__krows;
 
 static void ein__krows_free(ein__krows *r) {
     ein__kscan_free(&r->scan);
     ein__buf_free(&r->index);
     ein__buf_free(&r->phases);
+    ein__buf_free(&r->ahead);
 }
 
 // The iterators of the row and of the rest, ordered and merged over all definitions of the step.
@@ -66,6 +71,7 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
     r->count = ein__kcount_slots(g, r->s, r->ns);
     ein__put(&r->index, "");
     ein__put(&r->phases, "");
+    ein__put(&r->ahead, "");
     return true;
 }
 
@@ -136,8 +142,8 @@ static bool ein__kmentions(const char *text, const char *name) {
 }
 
 // One element's statements, with the names they need, as a loop over the row.
-static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
-    ein__buf *out = &r->phases, body = {0};
+static void ein__krows_loop(ein__kgen *g, const ein__krows *r, const char *core, ein__buf *out) {
+    ein__buf body = {0};
     if (r->form == EIN__ROW_THREAD) {
         ein__kloops(g, out, r->s, r->ns, 1, core);
         return;
@@ -206,6 +212,56 @@ static void ein__krows_once(ein__krows *r, const char *core) {
     ein__put(&r->phases, "}\n");
 }
 
+// Loads `read` into registers of its own, which `out` declares, in the loop that is being made;
+// what follows reads these. Nothing where only some of its neighbours are a vector.
+static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *prefix,
+                            ein__buf *out) {
+    ein__ktext load = ein__kread(g, read, 0);
+    const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, read.i, 0);
+    if (g->vec > 1 && !all) return;
+    const char *name = ein__namef(g->ctx, "%s%d", prefix, g->nover - r->early);
+    const char *held = ein__namef(g->ctx, "%s[j]", name);
+    ein__putf(out, "%s %s[%d];\n", all ? ein__kvec_type(g) : "float", name, r->turns);
+    ein__putf(&g->code[1], "%s = %s;\n", held, all ? all->t.text.s : load.s);
+    for (int i = 0; i < EIN__KLANES; i++)
+        g->over[g->nover].lane[i] = all ? ein__namef(g->ctx, "%s.%s", held, ein__klane[i]) : NULL;
+    g->over[g->nover].ex = read;
+    g->over[g->nover++].text = (ein__ktext){held, EIN__NAMED, 1};
+}
+
+// What loops have made is done with: the next one has its own names.
+static void ein__krows_next(ein__kgen *g) {
+    ein__kforget(g, 1);
+    for (int i = 0; i < EIN__KLEVELS; i++) {
+        ein__buf_free(&g->code[i]);
+        ein__put(&g->code[i], "");
+    }
+}
+
+// Weights that the last pass alone reads, the same for all rows, are asked for before the kernel
+// before is over: behind the reductions each row would wait for them once more.
+static void ein__krows_early(ein__kgen *g, const ein__step *step, ein__krows *r,
+                             const uint32_t *passes) {
+    bool fits = r->form == EIN__ROW_WARP || r->form == EIN__ROW_BLOCK;
+    if (!fits || !r->turns || r->ends || r->rows >= EIN__ROWS_MANY) return;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++) {
+        ein__ex read = r->scan.read[k];
+        ein__val v = {ein__ex_get(g->ctx, read)->val};
+        uint32_t slots = ein__kmask(g, read) & ~(1u << 31);
+        bool same = (slots & r->rest) && !(slots & ~r->rest);
+        if (passes[k] != 1u << (step->nval - 1) || !same || !ein__kconstant(g->ctx, v)) continue;
+        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
+        if (g->nover + 2 > EIN__KOVER) break;
+        ein__krows_hold(g, r, read, "w", &r->ahead);
+    }
+    if (g->nover) {
+        ein__put(&r->ahead, g->code[0].s);
+        ein__krows_loop(g, r, "", &r->ahead);
+    }
+    r->early = g->nover;
+    ein__krows_next(g);
+}
+
 // One pass: a reduction, or the final map.
 static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
                              const uint32_t *passes) {
@@ -217,19 +273,9 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        if ((g->nover + 1) * r->turns * g->vec > r->held || g->nover == EIN__KOVER) continue;
-        ein__ktext load = ein__kread(g, r->scan.read[k], 0);
-        const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
-        if (g->vec > 1 && !all) continue;
-        const char *held = ein__namef(g->ctx, "c%d[j]", g->nover);
-        ein__putf(&r->phases, "%s c%d[%d];\n", all ? ein__kvec_type(g) : "float", g->nover,
-                  r->turns);
-        ein__putf(&g->code[1], "%s = %s;\n", held, all ? all->t.text.s : load.s);
-        for (int i = 0; i < EIN__KLANES; i++)
-            g->over[g->nover].lane[i] =
-                all ? ein__namef(g->ctx, "%s.%s", held, ein__klane[i]) : NULL;
-        g->over[g->nover].ex = r->scan.read[k];
-        g->over[g->nover++].text = (ein__ktext){held, EIN__NAMED, 1};
+        int held = (g->nover - r->early + 1) * r->turns * g->vec;
+        if (held > r->held || g->nover == EIN__KOVER) continue;
+        ein__krows_hold(g, r, r->scan.read[k], "c", &r->phases);
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
@@ -246,7 +292,7 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     ein__put(&r->phases, g->code[0].s);
     if (lines.n) ein__put(&r->phases, lines.s);
     if (last && r->ends && !reduces) ein__krows_once(r, core.s);
-    else ein__krows_loop(g, r, core.s);
+    else ein__krows_loop(g, r, core.s, &r->phases);
     if (reduces) ein__krows_join(g, r, p, name, (ein__red)s->reduce);
     if (last && reduces) {
         ein__ktext sum = {name, EIN__NAMED, 1};
@@ -256,11 +302,7 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
         ein__krows_once(r, store.s);
         ein__buf_free(&store);
     }
-    ein__kforget(g, 1);
-    for (int i = 0; i < EIN__KLEVELS; i++) {
-        ein__buf_free(&g->code[i]);
-        ein__put(&g->code[i], "");
-    }
+    ein__krows_next(g);
     ein__buf_free(&core);
     ein__buf_free(&lines);
 }
@@ -272,7 +314,7 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     ein_ctx *c = g->ctx;
     bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP,
          column = r->form == EIN__ROW_COLUMN;
-    int warps = r->rows >= 4096 ? 8 : r->rows >= 1024 ? 4 : 1;
+    int warps = r->rows >= EIN__ROWS_MANY ? 8 : r->rows >= 1024 ? 4 : 1;
     int threads = column  ? EIN__BLOCK_THREADS
                   : block ? r->block
                   : warp  ? 32 * warps
@@ -282,9 +324,10 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
     int reductions = step->nval - ein__is_map(c, step->out);
     const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", reductions);
-    ein__key keys[11] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
+    ein__key keys[12] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
     int n = 4;
     keys[n++] = (ein__key){r->form == EIN__ROW_THREAD ? "body" : "phases", r->phases.s};
+    if (block || warp) keys[n++] = (ein__key){"ahead", r->ahead.s};
     if (block) {
         keys[n++] = (ein__key){"rows", ein__namef(c, "%lld", (long long)r->rows)};
         keys[n++] = (ein__key){"parts", parts};
@@ -339,6 +382,7 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         if (!passes) EIN_OUT_OF_MEMORY();
         memset(passes, 0, (size_t)arrlen(r.scan.read) * sizeof *passes);
         ein__krows_passes(g, step, &r, passes);
+        ein__krows_early(g, step, &r, passes);
         for (int p = 0; p < step->nval; p++)
             if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
         ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);

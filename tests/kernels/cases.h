@@ -370,6 +370,13 @@ static void one_row(ein_ctx *ctx, int64_t a, int64_t b, int64_t c, int64_t d, co
         define(ctx, EIN__F32, EIN__R_NONE, 4, 0, box,
                BIN(ADD, BIN(MUL, BIN(MUL, dev, UN(RSQRT, var)), READ(w, 0, k, l)), NUM(0.5)));
     CHECK("norm", EIN__K_ROW, sum, sq, z);
+    if (order) return;
+    // The scale is a weight, which may be read before the kernel before is over.
+    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_ARENA});
+    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_WEIGHT});
+    ctx->plan.layout[w.i].buffer = 1;
+    CHECK("early_norm", EIN__K_ROW, sum, sq, z);
+    arrsetlen(ctx->plan.buffer, 0);
 }
 
 // What ends a row with one result: a sum of what is expected of it, and the logarithm of a sum.

@@ -24,10 +24,15 @@ static void halves_row(ein_ctx *ctx, int64_t a, int64_t b) {
     ein__ex read = READ(x, 0, i, j);
     ein__val most = define(ctx, EIN__F32, EIN__R_MAX, 1, 1, box, read);
     ein__val sum = define(ctx, EIN__F32, EIN__R_SUM, 1, 1, box, BIN(SUB, read, READ(most, 0, i)));
-    CHECK("halves_row", EIN__K_ROW, most, sum,
-          define(ctx, EIN__F16, EIN__R_NONE, 2, 0, box,
-                 BIN(ADD, BIN(MUL, READ(w, 0, j), BIN(SUB, read, READ(most, 0, i))),
-                     BIN(DIV, READ(sum, 0, i), NUM(64)))));
+    ein__val y = define(ctx, EIN__F16, EIN__R_NONE, 2, 0, box,
+                        BIN(ADD, BIN(MUL, READ(w, 0, j), BIN(SUB, read, READ(most, 0, i))),
+                            BIN(DIV, READ(sum, 0, i), NUM(64))));
+    CHECK("halves_row", EIN__K_ROW, most, sum, y);
+    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_ARENA});
+    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_WEIGHT});
+    ctx->plan.layout[w.i].buffer = 1;
+    CHECK("early_halves", EIN__K_ROW, most, sum, y);
+    arrsetlen(ctx->plan.buffer, 0);
 }
 
 // Functions of what is stored as halves in FP16 mode, and of what is also stored as f32.
