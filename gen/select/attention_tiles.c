@@ -62,7 +62,7 @@ enum {
     EIN__ATTENTION_SCORE = 5,
     EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
-    // Tenths of the busiest unit's time that a turn takes: with tensor cores, by nine kernels
+    // Tenths of the busiest unit's time that a turn takes: with tensor cores, by eleven kernels
     // measured on an H200, of all blocks that an SM has, and of one block beside its steps;
     // without, where an SM has one block alone; of few rows (assumed). Cycles for each value that
     // one warp has of another's keys in the end.
