@@ -8,77 +8,77 @@
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
 // memory    arena 14 MB (workspace 3564 kB of it), constants 325 MB, peak in create 602 MB
-// plan      73 steps, 878.2 us estimated; 1011.1 us without derivation
+// plan      73 steps, 880.5 us estimated; 1011.1 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, norm taken into the product 23, summation splitting 12
 //    17.6 us est. a.0.v.split.merged       k_product_6eda812e, in 3 parts
-//     6.3 us est. a.0.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.0.o                    k_attention_4b793274
 //     8.6 us est. r.0                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.0                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.0.p.parts              k_product_48f6b555
 //     3.6 us est. s.0                      k_reduce_ec81c86d
 //    18.8 us est. a.1.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.1.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.1.o                    k_attention_4b793274
 //     8.6 us est. r.1                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.1                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.1.p.parts              k_product_48f6b555
 //     3.6 us est. s.1                      k_reduce_ec81c86d
 //    18.8 us est. a.2.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.2.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.2.o                    k_attention_4b793274
 //     8.6 us est. r.2                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.2                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.2.p.parts              k_product_48f6b555
 //     3.6 us est. s.2                      k_reduce_ec81c86d
 //    18.8 us est. a.3.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.3.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.3.o                    k_attention_4b793274
 //     8.6 us est. r.3                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.3                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.3.p.parts              k_product_48f6b555
 //     3.6 us est. s.3                      k_reduce_ec81c86d
 //    18.8 us est. a.4.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.4.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.4.o                    k_attention_4b793274
 //     8.6 us est. r.4                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.4                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.4.p.parts              k_product_48f6b555
 //     3.6 us est. s.4                      k_reduce_ec81c86d
 //    18.8 us est. a.5.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.5.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.5.o                    k_attention_4b793274
 //     8.6 us est. r.5                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.5                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.5.p.parts              k_product_48f6b555
 //     3.6 us est. s.5                      k_reduce_ec81c86d
 //    18.8 us est. a.6.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.6.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.6.o                    k_attention_4b793274
 //     8.6 us est. r.6                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.6                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.6.p.parts              k_product_48f6b555
 //     3.6 us est. s.6                      k_reduce_ec81c86d
 //    18.8 us est. a.7.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.7.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.7.o                    k_attention_4b793274
 //     8.6 us est. r.7                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.7                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.7.p.parts              k_product_48f6b555
 //     3.6 us est. s.7                      k_reduce_ec81c86d
 //    18.8 us est. a.8.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.8.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.8.o                    k_attention_4b793274
 //     8.6 us est. r.8                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.8                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.8.p.parts              k_product_48f6b555
 //     3.6 us est. s.8                      k_reduce_ec81c86d
 //    18.8 us est. a.9.v.split.merged       k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.9.o                    k_attention_948ff349, in 4 parts
+//     6.5 us est. a.9.o                    k_attention_4b793274
 //     8.6 us est. r.9                      k_product_6a625a44, in 4 parts
 //    20.3 us est. g.9                      k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.9.p.parts              k_product_48f6b555
 //     3.6 us est. s.9                      k_reduce_ec81c86d
 //    18.8 us est. a.10.v.split.merged      k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.10.o                   k_attention_948ff349, in 4 parts
+//     6.5 us est. a.10.o                   k_attention_4b793274
 //     8.6 us est. r.10                     k_product_6a625a44, in 4 parts
 //    20.3 us est. g.10                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.10.p.parts             k_product_48f6b555
 //     3.6 us est. s.10                     k_reduce_ec81c86d
 //    18.8 us est. a.11.v.split.merged      k_product_c6a9488d, in 3 parts
-//     6.3 us est. a.11.o                   k_attention_948ff349, in 4 parts
+//     6.5 us est. a.11.o                   k_attention_4b793274
 //     8.6 us est. r.11                     k_product_6a625a44, in 4 parts
 //    20.3 us est. g.11                     k_product_7a2654eb, in 2 parts
 //    15.6 us est. b.11.p.parts             k_product_48f6b555
@@ -543,7 +543,7 @@ const bert_base_info *bert_base_describe(void);
 #define v_h_9_weights CONST(326559744)
 #define v_h_10_weights CONST(333637632)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340729088ull
+#define CONST_BYTES 340726784ull
 #define INIT_BYTES 276148224ull
 #define v_arrived CONST_OF(unsigned, 340715520)
 
@@ -1202,6 +1202,17 @@ static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COL
     return all;
 }
 
+// What a lane loads at once, in f32.
+struct spread_keys {
+    static __device__ __forceinline__ void to(float *x, float v) { x[0] = v; }
+    static __device__ __forceinline__ void to(float *x, float4 v) {
+        x[0] = v.x;
+        x[1] = v.y;
+        x[2] = v.z;
+        x[3] = v.w;
+    }
+};
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -1283,170 +1294,145 @@ static __global__ void __launch_bounds__(256, 1) k_product_6eda812e(const float 
 // a.0.a[0,i1,i2,i3] = exp(a.0.d[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
 // a.0.o[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,r0,64*i1+i3] * a.0.a[0,i1,i2,r0] where
 //     i3 in 0:64
-// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
-// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
-// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
-// is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_948ff349(const float *p0,
-    float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
-    const int RM = 4, RN = 2, RC = 4, VC = 4, KV = 32;
-    const int KC = 32, depth = 64;
-    __shared__ __align__(16) float query[8 * RM][depth + 4];
-    // part: a part of the tile's keys, then of its values
-    __shared__ __align__(16) float part[2048];
-    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
-    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
-    // four words a thread in two cycles, not four.
-    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
-    const unsigned id = blockIdx.x / 4u;
+// Few rows: each L lanes have an online softmax of their own over keys of their own, of which they
+// load 16 bytes a lane where those lie together, J keys at a time; warps meet when all keys are
+// done.
+static __global__ void __launch_bounds__(256) k_attention_4b793274(const float *p0,
+    float *__restrict__ y, bool next_early) {
+    const int ROWS = 8, L = 16, J = 4, VE = 4, VW = 4, cols = 64;
+    const int GROUPS = 256 / L;
+    typedef key_part<ROWS, cols> block_part;
+    __shared__ block_part warps[8];
+    const int lane = (int)threadIdx.x % L, group = (int)threadIdx.x / L;
+    const unsigned id = blockIdx.x;
     await_previous(next_early);
-    const int m0 = (int)(id % 4u) * 32;  // first row
-    const int i1 = (int)(id / 4u % 12u);
-    const int share = (int)(blockIdx.x % 4u);
-    const int from = share * 4 / 4 * 32;
-    const int until = (share + 1) * 4 / 4 * 32;
-    for (int e = (int)threadIdx.x; e < 512; e += 128) {
+    const int m0 = (int)(id % 16u) * 8;  // first row
+    const int i1 = (int)(id / 16u % 12u);
+    const int KE = 4, KW = 4, depth = 64;
+    __shared__ __align__(16) float query[ROWS][depth];
+    for (int e = (int)threadIdx.x; e < 128; e += 256) {
         const int row = e / 16, k = e % 16 * 4;
         const int i2 = m0 + row;
         const int r1 = k;
         const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 2304 + i1 * 64 + r1 + 768]);
         *reinterpret_cast<float4 *>(&query[row][k]) = v0;
     }
-    float top[RM], acc[RM][RC];
-    float sum[RM];
+    __syncthreads();
+    float q[ROWS][KE];
 #pragma unroll
-    for (int i = 0; i < RM; i++) {
-        top[i] = NO_KEY;
-        sum[i] = 0.f;
+    for (int row = 0; row < ROWS; row++)
 #pragma unroll
-        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
+        for (int e = 0; e < KE; e++) q[row][e] = query[row][(lane + L * (e / KW)) * KW + e % KW];
+    float top[ROWS], sum[ROWS], acc[ROWS][VE];
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) {
+        top[row] = NO_KEY;
+        sum[row] = 0.f;
+#pragma unroll
+        for (int c = 0; c < VE; c++) acc[row][c] = 0.f;
     }
-    for (int u0 = from; u0 < until; u0 += 16 * RN) {
-        float s[RM][RN];
+    for (int u0 = 0; u0 < 128; u0 += GROUPS * J) {
+        float4 values[J * VE / VW];
 #pragma unroll
-        for (int i = 0; i < RM; i++) {
-#pragma unroll
-            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
+        for (int i = 0; i < J * VE / VW; i++) {
+            const int key = group + GROUPS * (i / (VE / VW));
+            const int col = (lane + L * (i % (VE / VW))) * VW;
+            const int r0 = u0 + key;
+            const int i3 = col;
+            const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + i3]);
+            values[i] = v2;
         }
-        for (int k0 = 0; k0 < depth; k0 += KC) {
-            float4 own[2];
+        // Compilers would put loads of values behind the scores; this way all are on their way.
+        __syncwarp(~0u);
+        float4 keys[J * KE / KW];
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
-                const int r0 = u0 + key;
-                const int r1 = k0 + k;
-                const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + r1
-                    + 1536]);
-                own[i] = v1;
-            }
-            __syncthreads();
+        for (int i = 0; i < J * KE / KW; i++) {
+            const int key = group + GROUPS * (i / (KE / KW)), k = (lane + L * (i % (KE / KW))) * KW;
+            const int r0 = u0 + key;
+            const int r1 = k;
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + r1
+                + 1536]);
+            keys[i] = v1;
+        }
+        float s[ROWS][J];
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
-                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
-            }
-            __syncthreads();
-#pragma unroll 2
-            for (int k = 0; k < KC; k += 4) {
-                float4 b[RN];
+        for (int j = 0; j < J; j++) {
+            float k[KE];
 #pragma unroll
-                for (int j = 0; j < RN; j++)
-                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
+            for (int e = 0; e < KE / KW; e++) spread_keys::to(&k[e * KW], keys[j * (KE / KW) + e]);
 #pragma unroll
-                for (int i = 0; i < RM; i++) {
-                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
+            for (int row = 0; row < ROWS; row++) {
+                s[row][j] = 0.f;
 #pragma unroll
-                    for (int j = 0; j < RN; j++)
-                        s[i][j] = a.x * b[j].x +
-                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
-                }
+                for (int e = 0; e < KE; e++) s[row][j] += q[row][e] * k[e];
+#pragma unroll
+                for (int d = L / 2; d > 0; d /= 2)
+                    s[row][j] += __shfl_xor_sync(0xffffffffu, s[row][j], d);
             }
         }
         // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
-        for (int i = 0; i < RM; i++) {
-            const int row = ty + 8 * i;
+        for (int row = 0; row < ROWS; row++) {
             float most = -INFINITY;
 #pragma unroll
-            for (int j = 0; j < RN; j++) {
+            for (int j = 0; j < J; j++) {
                 float x = -INFINITY;
-                x = s[i][j];
-                s[i][j] = x;
+                x = s[row][j];
+                s[row][j] = x;
                 most = fmaxf(most, x);
             }
+            const float unit = 0.18033688f, now = fmaxf(top[row], most * unit);
+            const float before = weight_of(top[row], now);
+            top[row] = now;
+            sum[row] *= before;
 #pragma unroll
-            for (int d = 16; d > 1; d /= 2)
-                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float unit = 0.18033688f, now = fmaxf(top[i], most * unit);
-            const float before = weight_of(top[i], now);
-            top[i] = now;
+            for (int c = 0; c < VE; c++) acc[row][c] *= before;
 #pragma unroll
-            for (int c = 0; c < RC; c++) acc[i][c] *= before;
-            sum[i] *= before;
-#pragma unroll
-            for (int j = 0; j < RN; j++) {
-                const float w = weight_of(s[i][j] * unit, now);
-                weight[row][tx + 16 * j] = w;
-                sum[i] += w;
+            for (int j = 0; j < J; j++) {
+                s[row][j] = weight_of(s[row][j] * unit, now);
+                sum[row] += s[row][j];
             }
         }
-        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
-            float4 own[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
-                const int r0 = u0 + k0 + key;
-                const int i3 = col;
-                const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + i3]);
-                own[i] = v2;
-            }
-            __syncthreads();
+        for (int j = 0; j < J; j++) {
+            float v[VE];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
-                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = own[i];
-            }
-            __syncthreads();
-#pragma unroll 2
-            for (int k = 0; k < KV; k += 4) {
-                float4 a[RM];
+            for (int c = 0; c < VE / VW; c++)
+                spread_keys::to(&v[c * VW], values[j * (VE / VW) + c]);
 #pragma unroll
-                for (int i = 0; i < RM; i++)
-                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
+            for (int row = 0; row < ROWS; row++)
 #pragma unroll
-                for (int c = 0; c < RC; c++) {
-                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
-#pragma unroll
-                    for (int i = 0; i < RM; i++)
-                        acc[i][c] = a[i].x * b[0] +
-                                    (a[i].y * b[16 * RC] +
-                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
-                }
-            }
+                for (int c = 0; c < VE; c++) acc[row][c] += s[row][j] * v[c];
         }
     }
+    // The lanes of a warp that have the same columns, then its share of the block.
+    block_part *const own = warps + threadIdx.x / 32u;
 #pragma unroll
-    for (int i = 0; i < RM; i++) {
+    for (int row = 0; row < ROWS; row++) {
+        float most = top[row];
 #pragma unroll
-        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+        for (int d = 16; d >= L; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+        const float mine = weight_of(top[row], most);
+        sum[row] *= mine;
+#pragma unroll
+        for (int d = 16; d >= L; d /= 2) sum[row] += __shfl_xor_sync(0xffffffffu, sum[row], d);
+        if (threadIdx.x % 32u == 0u) {
+            own->top[row] = most;
+            own->sum[row] = sum[row];
+        }
+#pragma unroll
+        for (int c = 0; c < VE; c++) {
+            float v = acc[row][c] * mine;
+#pragma unroll
+            for (int d = 16; d >= L; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+            if (threadIdx.x % 32u < (unsigned)L)
+                own->acc[row][(lane + L * (c / VW)) * VW + c % VW] = v;
+        }
     }
-    typedef key_part<32, 16 * RC> block_part;
-    block_part *const left = reinterpret_cast<block_part *>(parts);
-#pragma unroll
-    for (int i = 0; i < RM; i++) {
-        const int row = ty + 8 * i;
-        if (row >= 32) continue;
-#pragma unroll
-        for (int c = 0; c < RC; c++)
-            left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];
-        if (tx > 0) continue;
-        left[blockIdx.x].top[row] = top[i];
-        left[blockIdx.x].sum[row] = sum[i];
-    }
-    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
-    for (int e = (int)threadIdx.x; e < 32 * 4 * RC; e += 128) {
-        const int row = e / (4 * RC), at = e % (4 * RC) * 4;
-        const joined_keys all = join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at);
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e < 8 * cols / 4; e += 256) {
+        const int row = e / (cols / 4), at = e % (cols / 4) * 4;
+        const joined_keys all = join_keys<8, true>(warps, row, at);
 #pragma unroll
         for (int c = 0; c < 4; c++) {
             const int col = at + c;
@@ -2523,7 +2509,7 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 13568ull, 0, 13568ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 11264ull, 0, 11264ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2787,103 +2773,103 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
         v_a_0_v_p_p_weights, v_a_0_v_split_weights, v_a_0_v_split_merged, (float4 *)v_workspace,
         v_arrived + 0));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.0.o", 192, 128, stream, v_a_0_v_split_merged,
-        v_a_0_c, (float4 *)v_workspace, v_arrived + 72));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.0.o", 192, 256, stream, v_a_0_v_split_merged,
+        v_a_0_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.0", 384, 256, stream, v_a_0_c, v_a_0_w, v_a_0_b,
-        v_x, v_r_0, (float4 *)v_workspace, v_arrived + 120));
+        v_x, v_r_0, (float4 *)v_workspace, v_arrived + 72));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_f_0_b, v_n_0_offset, v_n_0_offset2, v_g_0, v_n_0,
-        (float4 *)v_workspace, v_arrived + 216));
+        (float4 *)v_workspace, v_arrived + 168));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.0.p.parts", 256, 256, stream, v_g_0, v_b_0_w,
         v_b_0_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.0", 384, 64, stream, v_b_0_p_parts, v_n_0, v_b_0_b,
         v_s_0));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.1.v.split.merged", 216, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_a_1_v_split_weights, v_h_0_offset, v_h_0_offset2,
-        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 280));
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 232));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.1.o", 192, 128, stream, v_a_1_v_split_merged,
-        v_a_1_c, (float4 *)v_workspace, v_arrived + 352));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.1.o", 192, 256, stream, v_a_1_v_split_merged,
+        v_a_1_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.1", 384, 256, stream, v_a_1_c, v_a_1_w, v_a_1_b,
-        v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 400));
+        v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 304));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_f_1_b, v_n_1_offset, v_n_1_offset2, v_g_1, v_n_1,
-        (float4 *)v_workspace, v_arrived + 496));
+        (float4 *)v_workspace, v_arrived + 400));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.1.p.parts", 256, 256, stream, v_g_1, v_b_1_w,
         v_b_1_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.1", 384, 64, stream, v_b_1_p_parts, v_n_1, v_b_1_b,
         v_s_1));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.2.v.split.merged", 216, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_a_2_v_split_weights, v_h_1_offset, v_h_1_offset2,
-        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 560));
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 464));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.2.o", 192, 128, stream, v_a_2_v_split_merged,
-        v_a_2_c, (float4 *)v_workspace, v_arrived + 632));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.2.o", 192, 256, stream, v_a_2_v_split_merged,
+        v_a_2_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.2", 384, 256, stream, v_a_2_c, v_a_2_w, v_a_2_b,
-        v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 680));
+        v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 536));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_f_2_b, v_n_2_offset, v_n_2_offset2, v_g_2, v_n_2,
-        (float4 *)v_workspace, v_arrived + 776));
+        (float4 *)v_workspace, v_arrived + 632));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.2.p.parts", 256, 256, stream, v_g_2, v_b_2_w,
         v_b_2_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.2", 384, 64, stream, v_b_2_p_parts, v_n_2, v_b_2_b,
         v_s_2));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.3.v.split.merged", 216, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_a_3_v_split_weights, v_h_2_offset, v_h_2_offset2,
-        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 840));
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 696));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.3.o", 192, 128, stream, v_a_3_v_split_merged,
-        v_a_3_c, (float4 *)v_workspace, v_arrived + 912));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.3.o", 192, 256, stream, v_a_3_v_split_merged,
+        v_a_3_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.3", 384, 256, stream, v_a_3_c, v_a_3_w, v_a_3_b,
-        v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 960));
+        v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 768));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_f_3_b, v_n_3_offset, v_n_3_offset2, v_g_3, v_n_3,
-        (float4 *)v_workspace, v_arrived + 1056));
+        (float4 *)v_workspace, v_arrived + 864));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.3.p.parts", 256, 256, stream, v_g_3, v_b_3_w,
         v_b_3_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.3", 384, 64, stream, v_b_3_p_parts, v_n_3, v_b_3_b,
         v_s_3));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.4.v.split.merged", 216, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_a_4_v_split_weights, v_h_3_offset, v_h_3_offset2,
-        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 1120));
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 928));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.4.o", 192, 128, stream, v_a_4_v_split_merged,
-        v_a_4_c, (float4 *)v_workspace, v_arrived + 1192));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.4.o", 192, 256, stream, v_a_4_v_split_merged,
+        v_a_4_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.4", 384, 256, stream, v_a_4_c, v_a_4_w, v_a_4_b,
-        v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 1240));
+        v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 1000));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_f_4_b, v_n_4_offset, v_n_4_offset2, v_g_4, v_n_4,
-        (float4 *)v_workspace, v_arrived + 1336));
+        (float4 *)v_workspace, v_arrived + 1096));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.4.p.parts", 256, 256, stream, v_g_4, v_b_4_w,
         v_b_4_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.4", 384, 64, stream, v_b_4_p_parts, v_n_4, v_b_4_b,
         v_s_4));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.5.v.split.merged", 216, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_a_5_v_split_weights, v_h_4_offset, v_h_4_offset2,
-        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1400));
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 1160));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.5.o", 192, 128, stream, v_a_5_v_split_merged,
-        v_a_5_c, (float4 *)v_workspace, v_arrived + 1472));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.5.o", 192, 256, stream, v_a_5_v_split_merged,
+        v_a_5_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.5", 384, 256, stream, v_a_5_c, v_a_5_w, v_a_5_b,
-        v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1520));
+        v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1232));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_f_5_b, v_n_5_offset, v_n_5_offset2, v_g_5, v_n_5,
-        (float4 *)v_workspace, v_arrived + 1616));
+        (float4 *)v_workspace, v_arrived + 1328));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.5.p.parts", 256, 256, stream, v_g_5, v_b_5_w,
         v_b_5_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.5", 384, 64, stream, v_b_5_p_parts, v_n_5, v_b_5_b,
         v_s_5));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.6.v.split.merged", 216, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_a_6_v_split_weights, v_h_5_offset, v_h_5_offset2,
-        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1680));
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 1392));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.6.o", 192, 128, stream, v_a_6_v_split_merged,
-        v_a_6_c, (float4 *)v_workspace, v_arrived + 1752));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.6.o", 192, 256, stream, v_a_6_v_split_merged,
+        v_a_6_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.6", 384, 256, stream, v_a_6_c, v_a_6_w, v_a_6_b,
-        v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1800));
+        v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1464));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_f_6_b, v_n_6_offset, v_n_6_offset2, v_g_6, v_n_6,
-        (float4 *)v_workspace, v_arrived + 1896));
+        (float4 *)v_workspace, v_arrived + 1560));
     return 0;
 }
 
@@ -2896,75 +2882,75 @@ static int steps_from_b_6_p_parts(bert_base *m, const void *const *in, void *con
         v_s_6));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.7.v.split.merged", 216, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_a_7_v_split_weights, v_h_6_offset, v_h_6_offset2,
-        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1960));
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 1624));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.7.o", 192, 128, stream, v_a_7_v_split_merged,
-        v_a_7_c, (float4 *)v_workspace, v_arrived + 2032));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.7.o", 192, 256, stream, v_a_7_v_split_merged,
+        v_a_7_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.7", 384, 256, stream, v_a_7_c, v_a_7_w, v_a_7_b,
-        v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 2080));
+        v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 1696));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_f_7_b, v_n_7_offset, v_n_7_offset2, v_g_7, v_n_7,
-        (float4 *)v_workspace, v_arrived + 2176));
+        (float4 *)v_workspace, v_arrived + 1792));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.7.p.parts", 256, 256, stream, v_g_7, v_b_7_w,
         v_b_7_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.7", 384, 64, stream, v_b_7_p_parts, v_n_7, v_b_7_b,
         v_s_7));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.8.v.split.merged", 216, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_a_8_v_split_weights, v_h_7_offset, v_h_7_offset2,
-        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 2240));
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 1856));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.8.o", 192, 128, stream, v_a_8_v_split_merged,
-        v_a_8_c, (float4 *)v_workspace, v_arrived + 2312));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.8.o", 192, 256, stream, v_a_8_v_split_merged,
+        v_a_8_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.8", 384, 256, stream, v_a_8_c, v_a_8_w, v_a_8_b,
-        v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 2360));
+        v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 1928));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_f_8_b, v_n_8_offset, v_n_8_offset2, v_g_8, v_n_8,
-        (float4 *)v_workspace, v_arrived + 2456));
+        (float4 *)v_workspace, v_arrived + 2024));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.8.p.parts", 256, 256, stream, v_g_8, v_b_8_w,
         v_b_8_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.8", 384, 64, stream, v_b_8_p_parts, v_n_8, v_b_8_b,
         v_s_8));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.9.v.split.merged", 216, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_a_9_v_split_weights, v_h_8_offset, v_h_8_offset2,
-        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2520));
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 2088));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.9.o", 192, 128, stream, v_a_9_v_split_merged,
-        v_a_9_c, (float4 *)v_workspace, v_arrived + 2592));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.9.o", 192, 256, stream, v_a_9_v_split_merged,
+        v_a_9_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.9", 384, 256, stream, v_a_9_c, v_a_9_w, v_a_9_b,
-        v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2640));
+        v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2160));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_f_9_b, v_n_9_offset, v_n_9_offset2, v_g_9, v_n_9,
-        (float4 *)v_workspace, v_arrived + 2736));
+        (float4 *)v_workspace, v_arrived + 2256));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.9.p.parts", 256, 256, stream, v_g_9, v_b_9_w,
         v_b_9_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.9", 384, 64, stream, v_b_9_p_parts, v_n_9, v_b_9_b,
         v_s_9));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.10.v.split.merged", 216, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_a_10_v_split_weights, v_h_9_offset, v_h_9_offset2,
-        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2800));
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 2320));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.10.o", 192, 128, stream, v_a_10_v_split_merged,
-        v_a_10_c, (float4 *)v_workspace, v_arrived + 2872));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.10.o", 192, 256, stream, v_a_10_v_split_merged,
+        v_a_10_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.10", 384, 256, stream, v_a_10_c, v_a_10_w,
-        v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2920));
+        v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2392));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_f_10_b, v_n_10_offset, v_n_10_offset2, v_g_10, v_n_10,
-        (float4 *)v_workspace, v_arrived + 3016));
+        (float4 *)v_workspace, v_arrived + 2488));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.10.p.parts", 256, 256, stream, v_g_10, v_b_10_w,
         v_b_10_p_parts));
     CALL(launch(m, LAST, k_reduce_ec81c86d, "s.10", 384, 64, stream, v_b_10_p_parts, v_n_10,
         v_b_10_b, v_s_10));
     CALL(launch(m, ALONE, k_product_c6a9488d, "a.11.v.split.merged", 216, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_a_11_v_split_weights, v_h_10_offset,
-        v_h_10_offset2, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace, v_arrived + 3080));
+        v_h_10_offset2, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace, v_arrived + 2552));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_948ff349, "a.11.o", 192, 128, stream, v_a_11_v_split_merged,
-        v_a_11_c, (float4 *)v_workspace, v_arrived + 3152));
+    CALL(launch(m, ALONE, k_attention_4b793274, "a.11.o", 192, 256, stream, v_a_11_v_split_merged,
+        v_a_11_c));
     CALL(launch(m, ALONE, k_product_6a625a44, "r.11", 384, 256, stream, v_a_11_c, v_a_11_w,
-        v_a_11_b, v_h_10, v_r_11, (float4 *)v_workspace, v_arrived + 3200));
+        v_a_11_b, v_h_10, v_r_11, (float4 *)v_workspace, v_arrived + 2624));
     CALL(launch(m, ALONE, k_product_7a2654eb, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_f_11_b, v_n_11_offset, v_n_11_offset2, v_g_11, v_n_11,
-        (float4 *)v_workspace, v_arrived + 3296));
+        (float4 *)v_workspace, v_arrived + 2720));
     CALL(launch(m, FIRST, k_product_48f6b555, "b.11.p.parts", 256, 256, stream, v_g_11, v_b_11_w,
         v_b_11_p_parts));
     CALL(launch(m, MIDDLE, k_reduce_ec81c86d, "s.11", 384, 64, stream, v_b_11_p_parts, v_n_11,
@@ -3289,6 +3275,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340729088ull, 631426304ull, 0xf49bb016df0d0331ull};
+    340726784ull, 631424000ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }
