@@ -21923,12 +21923,14 @@ enum {
     EIN__ATTENTION_TURN = 60,
     // Tenths of the busiest unit's time that a turn takes: with tensor cores, by eleven kernels
     // measured on an H200, of all blocks that an SM has, and of one block beside its steps; of few
-    // rows (assumed). Cycles for each value that one warp has of another's keys in the end. Tenths
-    // of a block's time that its SM takes longer without tensor cores, whatever it has besides.
+    // rows (assumed). Cycles for each value that one warp has of another's keys in the end.
+    // Without tensor cores hundredths of what the arithmetic takes, for each block of an SM and
+    // once more, by four measured kernels.
     EIN__ATTENTION_APART = 30,
     EIN__ATTENTION_BLOCK = 24,
     EIN__ATTENTION_JOIN = 10,
-    EIN__ATTENTION_ALONE = 4,
+    EIN__ATTENTION_MANY = 93,
+    EIN__ATTENTION_ALONE = 45,
     EIN__ATTENTION_FEW = 16,
     // Few rows: threads of a block, rows of a tile, registers of a thread and those that it has
     // beside its elements; until a turn's loads from memory are there. The last two are assumed.
@@ -22318,7 +22320,7 @@ static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t each = ein__ceil(ein__attention_blocks(t), ein__gpu_of(ctx)->sms);
     int64_t ps = ein__attention_math(ctx, a, t);
-    ps = ein__plus(ps, ein__muldiv(ps, EIN__ATTENTION_ALONE, 10 * each));
+    ps = ein__muldiv(ps, EIN__ATTENTION_MANY + EIN__ATTENTION_ALONE / each, 100);
     ps = ein__most(ps, ein__plain_chain(ctx, t));
     return ein__most(ps, ein__attention_again(ctx, a, t));
 }

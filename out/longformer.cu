@@ -8,12 +8,12 @@
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 78 MB (workspace 0 B of it), constants 5124 kB, peak in create 85 MB
-// plan      5 steps, 1824.5 us estimated; 2471.2 us without derivation
+// plan      5 steps, 1748.8 us estimated; 2471.2 us without derivation
 // libraries none
 // by        merging 1, online softmax 1
 //   128.2 us est. v                        k_product_165a070c
 //   238.2 us est. q.merged                 k_product_39db57cb
-//  1204.0 us est. o                        k_attention_74edbacb
+//  1128.3 us est. o                        k_attention_74edbacb
 //   127.1 us est. f                        k_product_792a3f07
 //   127.1 us est. y                        k_product_6bf05892
 

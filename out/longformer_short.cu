@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 8192 kB (workspace 0 B of it), constants 5124 kB, peak in create 16 MB
-// plan      4 steps, 91.7 us estimated; 103.0 us without derivation
+// plan      4 steps, 91.1 us estimated; 103.0 us without derivation
 // libraries none
 // by        merging 1, online softmax 1
 //    41.0 us est. v.merged                 k_product_d99bbb13
-//    17.5 us est. o                        k_attention_14287f6f
+//    16.9 us est. o                        k_attention_14287f6f
 //    16.6 us est. f                        k_product_5f4968d6
 //    16.6 us est. y                        k_product_cb4de66c
 

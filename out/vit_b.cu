@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 6021 kB (workspace 2475 kB of it), constants 330 MB, peak in create 449 MB
-// plan      77 steps, 1349.0 us estimated; 1452.2 us without derivation
+// plan      77 steps, 1345.7 us estimated; 1452.2 us without derivation
 // libraries none
 // by        summation splitting 1, online softmax 12, norm taken into the product 11, what nothing
 //     reads left out 5
@@ -16,67 +16,67 @@
 //     2.5 us est. h                        k_stitch_bfd34e75
 //     2.0 us est. n.0                      k_row_8f04ca9d
 //    24.0 us est. a.0.t.split              k_product_15477e40
-//    11.1 us est. a.0.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.0.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.0                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.0                      k_product_5e98cc34
 //    33.1 us est. h.0                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.1                      k_row_8f04ca9d
 //    24.0 us est. a.1.t.split              k_product_15477e40
-//    11.1 us est. a.1.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.1.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.1                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.1                      k_product_5e98cc34
 //    33.1 us est. h.1                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.2                      k_row_8f04ca9d
 //    24.0 us est. a.2.t.split              k_product_15477e40
-//    11.1 us est. a.2.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.2.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.2                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.2                      k_product_5e98cc34
 //    33.1 us est. h.2                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.3                      k_row_8f04ca9d
 //    24.0 us est. a.3.t.split              k_product_15477e40
-//    11.1 us est. a.3.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.3.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.3                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.3                      k_product_5e98cc34
 //    33.1 us est. h.3                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.4                      k_row_8f04ca9d
 //    24.0 us est. a.4.t.split              k_product_15477e40
-//    11.1 us est. a.4.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.4.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.4                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.4                      k_product_5e98cc34
 //    33.1 us est. h.4                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.5                      k_row_8f04ca9d
 //    24.0 us est. a.5.t.split              k_product_15477e40
-//    11.1 us est. a.5.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.5.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.5                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.5                      k_product_5e98cc34
 //    33.1 us est. h.5                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.6                      k_row_8f04ca9d
 //    24.0 us est. a.6.t.split              k_product_15477e40
-//    11.1 us est. a.6.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.6.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.6                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.6                      k_product_5e98cc34
 //    33.1 us est. h.6                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.7                      k_row_8f04ca9d
 //    24.0 us est. a.7.t.split              k_product_15477e40
-//    11.1 us est. a.7.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.7.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.7                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.7                      k_product_5e98cc34
 //    33.1 us est. h.7                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.8                      k_row_8f04ca9d
 //    24.0 us est. a.8.t.split              k_product_15477e40
-//    11.1 us est. a.8.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.8.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.8                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.8                      k_product_5e98cc34
 //    33.1 us est. h.8                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.9                      k_row_8f04ca9d
 //    24.0 us est. a.9.t.split              k_product_15477e40
-//    11.1 us est. a.9.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.9.o                    k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.9                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.9                      k_product_5e98cc34
 //    33.1 us est. h.9                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.10                     k_row_8f04ca9d
 //    24.0 us est. a.10.t.split             k_product_15477e40
-//    11.1 us est. a.10.o                   k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.10.o                   k_attention_0af3cdc8, in 4 parts
 //    11.3 us est. r.10                     k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.10                     k_product_5e98cc34
 //    33.1 us est. h.10                     k_product_888d623c, in 3 parts

@@ -45,10 +45,10 @@ y[i,j] = sum(k) x[i,k]*w[k,j]
 """
 ATTENTION = """ein 1
 model attention
-input q: %s[12,512,64]
-input k: %s[12,512,64]
-input v: %s[12,512,64]
-output y: %s[12,512,64]
+input q: %s[12,128,64]
+input k: %s[12,128,64]
+input v: %s[12,128,64]
+output y: %s[12,128,64]
 s[h,i,j] = 0.125*(sum(p) q[h,i,p]*k[h,j,p])
 a = Softmax(s)
 o[h,i,p] = sum(j) a[h,i,j]*v[h,j,p]
