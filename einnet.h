@@ -18599,7 +18599,7 @@ static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *facto
 static int64_t ein__function_operations(const ein_ctx *ctx, const ein__expr *e, bool halves) {
     switch ((int)e->fn) {
     case EIN__ERF: return halves ? 9 : 20;
-    case EIN__TANH: return halves ? 8 : 20;
+    case EIN__TANH: return halves ? 10 : 20;
     case EIN__SIGMOID: return halves ? 7 : 8;
     case EIN__EXP: return halves ? 5 : 8;
     case EIN__POW:
@@ -51343,7 +51343,7 @@ static void ein__krows_early(ein__kgen *g, const ein__step *step, ein__krows *r,
         bool same = (slots & r->rest) && !(slots & ~r->rest);
         if (passes[k] != 1u << (step->nval - 1) || !same || !ein__kconstant(g->ctx, v)) continue;
         if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
-        if (g->nover + 2 > EIN__KOVER) break;
+        if (g->nover + 2 > EIN__KOVER) break;  // one is for what several passes read
         ein__krows_hold(g, r, read, "w", &r->ahead);
     }
     if (g->nover) {

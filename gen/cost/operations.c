@@ -34,7 +34,7 @@ static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *facto
 static int64_t ein__function_operations(const ein_ctx *ctx, const ein__expr *e, bool halves) {
     switch ((int)e->fn) {
     case EIN__ERF: return halves ? 9 : 20;
-    case EIN__TANH: return halves ? 8 : 20;
+    case EIN__TANH: return halves ? 10 : 20;
     case EIN__SIGMOID: return halves ? 7 : 8;
     case EIN__EXP: return halves ? 5 : 8;
     case EIN__POW:

@@ -251,7 +251,7 @@ static void ein__krows_early(ein__kgen *g, const ein__step *step, ein__krows *r,
         bool same = (slots & r->rest) && !(slots & ~r->rest);
         if (passes[k] != 1u << (step->nval - 1) || !same || !ein__kconstant(g->ctx, v)) continue;
         if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
-        if (g->nover + 2 > EIN__KOVER) break;
+        if (g->nover + 2 > EIN__KOVER) break;  // one is for what several passes read
         ein__krows_hold(g, r, read, "w", &r->ahead);
     }
     if (g->nover) {

@@ -347,6 +347,14 @@ static void long_reductions(ein_ctx *ctx) {
 
 // ------------------------------------------------------------------------------- rows
 
+// Makes `w` a weight, which may be read before the kernel before is over, until the plan's buffers
+// are none again.
+static void weigh(ein_ctx *ctx, ein__val w) {
+    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_ARENA});
+    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_WEIGHT});
+    ctx->plan.layout[w.i].buffer = 1;
+}
+
 // softmax and layer normalisation over the last dimensions of [a, b, c...]
 static void one_row(ein_ctx *ctx, int64_t a, int64_t b, int64_t c, int64_t d, const char *order,
                     int offset) {
@@ -371,10 +379,7 @@ static void one_row(ein_ctx *ctx, int64_t a, int64_t b, int64_t c, int64_t d, co
                BIN(ADD, BIN(MUL, BIN(MUL, dev, UN(RSQRT, var)), READ(w, 0, k, l)), NUM(0.5)));
     CHECK("norm", EIN__K_ROW, sum, sq, z);
     if (order) return;
-    // The scale is a weight, which may be read before the kernel before is over.
-    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_ARENA});
-    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_WEIGHT});
-    ctx->plan.layout[w.i].buffer = 1;
+    weigh(ctx, w);
     CHECK("early_norm", EIN__K_ROW, sum, sq, z);
     arrsetlen(ctx->plan.buffer, 0);
 }

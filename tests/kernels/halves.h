@@ -28,9 +28,7 @@ static void halves_row(ein_ctx *ctx, int64_t a, int64_t b) {
                         BIN(ADD, BIN(MUL, READ(w, 0, j), BIN(SUB, read, READ(most, 0, i))),
                             BIN(DIV, READ(sum, 0, i), NUM(64))));
     CHECK("halves_row", EIN__K_ROW, most, sum, y);
-    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_ARENA});
-    arrput(ctx->plan.buffer, (ein__buffer){.kind = EIN__B_WEIGHT});
-    ctx->plan.layout[w.i].buffer = 1;
+    weigh(ctx, w);
     CHECK("early_halves", EIN__K_ROW, most, sum, y);
     arrsetlen(ctx->plan.buffer, 0);
 }
