@@ -17288,6 +17288,144 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     l.packs = l.taps && ein__tap_packs(ctx, read, terms);
     return l;
 }
+/* ---- patch.c ---- */
+// Patches: what a tile's lines see of a factor that is read through windows, as the first
+// convolutions of networks read an image of few channels. Where windows overlap a tile that loads
+// each line's terms loads most elements many times, one by one; a block that has the patch in
+// shared memory loads each once and multiplies from there (templates/tiles_patch.cu). A tile's
+// lines are then a box of positions instead of a run of them, a power of two along each iterator.
+
+enum {
+    EIN__BOXES = 3,               // numbers of lines that tiles with patches have ...
+    EIN__BOX_LINES = 64,          // ... this one and its doubles
+    EIN__PATCH_TERMS = 256,       // of a product at most: all of them are in shared memory
+    EIN__PATCH_ELEMENTS = 8192,   // at most, which a thread has on their way at once, 32 of them
+    EIN__PATCH_BYTES = 99 << 10,  // that a block has on sm_86 and sm_89
+    EIN__PATCH_AGAIN = 2          // how often an element is used at least
+};
+
+// The positions of a tile, 2^log[slot] along a slot, and what they see.
+typedef struct ein__box {
+    uint8_t log[EIN__MAX_ITERS];
+    int64_t boxes, elements;  // boxes: of the whole product; 0: there is none
+} ein__box;
+
+typedef struct ein__patch {
+    int side;  // the factor that is a patch: 1 the rows', 2 the columns'; 0 none
+    ein__box box[EIN__BOXES];
+} ein__patch;
+
+// A dimension of the value that is read: its position is c + sum coef[slot] * iterator.
+typedef struct ein__patch_axis {
+    int dim;
+    int64_t c, coef[EIN__MAX_ITERS];
+} ein__patch_axis;
+
+static bool ein__patch_axis_of(const ein_ctx *ctx, ein__ix ix, ein__patch_axis *a) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    a->c = f->c;
+    memset(a->coef, 0, sizeof a->coef);
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *atom = ein__atom_get(ctx, f->t[i].atom);
+        if (atom->kind != EIN__ITER) return false;
+        a->coef[atom->slot] = f->t[i].k;
+    }
+    return f->q == 1;
+}
+
+// The dimensions of `read`, outermost in memory first. False: some are no such sums.
+EIN__FN bool ein__patch_axes(ein_ctx *ctx, const ein__expr *read, ein__patch_axis *axis) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__strides_of(ctx, (ein__val){read->val}, stride);
+    for (int d = 0; d < (int)read->nix; d++) {
+        ein__patch_axis a = {.dim = d};
+        if (!ein__patch_axis_of(ctx, read->ix[d], &a)) return false;
+        int at = d;
+        for (; at > 0 && stride[axis[at - 1].dim] < stride[d]; at--) axis[at] = axis[at - 1];
+        axis[at] = a;
+    }
+    return true;
+}
+
+// Positions of axis `a` that slots `mask` move it over, of which slot i has n[i].
+static int64_t ein__patch_span(const ein__patch_axis *a, uint32_t mask, const int64_t *n) {
+    int64_t span = 1;
+    for (int i = 0; i < EIN__MAX_ITERS; i++) {
+        if (!(mask >> i & 1) || !a->coef[i]) continue;
+        int64_t k = a->coef[i] < 0 ? -a->coef[i] : a->coef[i];
+        span = ein__plus(span, ein__times(k, n[i] - 1));
+    }
+    return span;
+}
+
+// Iterators of which a box may have several, and what a choice of it is judged by.
+typedef struct ein__box_search {
+    const ein__scope *s;
+    const ein__patch_axis *axis;
+    int naxis, slot[EIN__MAX_ITERS], nslot;
+    uint32_t terms;
+    int64_t depth, least;
+    ein__box best;
+} ein__box_search;
+
+static void ein__box_try(ein__box_search *z, const ein__box *b, int lines) {
+    int64_t n[EIN__MAX_ITERS], boxes = 1, elements = 1;
+    uint32_t mask = z->terms;
+    memcpy(n, z->s->n, sizeof n);
+    for (int i = 0; i < z->nslot; i++) {
+        int at = z->slot[i];
+        boxes = ein__times(boxes, ein__ceil(n[at], (int64_t)1 << b->log[at]));
+        n[at] = (int64_t)1 << b->log[at];
+        mask |= 1u << at;
+    }
+    for (int d = 0; d < z->naxis; d++)
+        elements = ein__times(elements, ein__patch_span(&z->axis[d], mask, n));
+    // Instructions for an element are about as many as for two terms of a line.
+    int64_t each = ein__plus(ein__times(lines, z->depth), ein__times(elements, 2));
+    int64_t all = ein__times(boxes, each);
+    if (elements > EIN__PATCH_ELEMENTS || all >= z->least) return;
+    if (ein__times(elements, EIN__PATCH_AGAIN) > ein__times(lines, z->depth)) return;
+    z->least = all;
+    z->best = *b;
+    z->best.boxes = boxes;
+    z->best.elements = elements;
+}
+
+// All boxes of 2^left lines along slots from number `i` on.
+static void ein__box_choose(ein__box_search *z, ein__box *b, int i, int left, int lines) {
+    if (i == z->nslot) {
+        if (!left) ein__box_try(z, b, lines);
+        return;
+    }
+    int at = z->slot[i];
+    for (int k = 0; k <= left; k++) {
+        b->log[at] = (uint8_t)k;
+        ein__box_choose(z, b, i + 1, left - k, lines);
+        if ((int64_t)1 << k >= z->s->n[at]) break;
+    }
+    b->log[at] = 0;
+}
+
+// Boxes for a factor that is `read` by the lines of slots `group` of a product of `depth` terms.
+static bool ein__patch_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *read, uint32_t group,
+                          int64_t depth, ein__box *box) {
+    ein__patch_axis axis[EIN__MAX_RANK];
+    ein__box_search z = {.s = s, .axis = axis, .naxis = (int)read->nix, .depth = depth};
+    bool any = false;
+    if (read->bits || !ein__patch_axes(ctx, read, axis)) return false;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if ((group >> i & 1) && s->n[i] > 1) z.slot[z.nslot++] = (int)i;
+    z.terms = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
+    for (int k = 0; k < EIN__BOXES; k++) {
+        ein__box none = {.boxes = 0};
+        z.least = INT64_MAX;
+        z.best = none;
+        ein__box_choose(&z, &none, 0, 6 + k, EIN__BOX_LINES << k);
+        box[k] = z.best;
+        any |= box[k].boxes > 0;
+    }
+    return any;
+}
 /* ---- product.c ---- */
 // Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
 // its iterators. Those that only one factor has count the rows of a tile, those that only the other
@@ -17311,6 +17449,7 @@ typedef struct ein__tiled {
     int together;  // blocks of a cluster, which share a tile's terms
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
+    ein__patch patch;
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -17329,11 +17468,12 @@ typedef struct ein__product_tile {
     ein__math math;
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
     bool warpgroups;  // 128 threads multiply together (templates/tiles_warpgroup.cu)
+    int patch;        // the factor that is one (templates/tiles_patch.cu): 1 rows, 2 columns; 0
 } ein__product_tile;
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 34,
+    EIN__PRODUCT_TILES = 44,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -17341,45 +17481,56 @@ enum {
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
 // so that a program for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2, false},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},   // few rows
-    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2, false},    // ... and columns
-    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2, false},
-    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2, false},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2, false},
-    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3, false},
-    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4, false},
-    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3, false},
-    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6, false},
-    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6, false},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4, false},
-    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3, false},
-    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4, false},
-    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3, false},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6, false},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6, false},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4, false},
+    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2, false, 0},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2, false, 0},   // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2, false, 0},    // ... and columns
+    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2, false, 0},
+    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2, false, 0},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2, false, 0},
+    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3, false, 0},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4, false, 0},
+    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3, false, 0},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6, false, 0},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6, false, 0},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4, false, 0},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3, false, 0},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4, false, 0},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3, false, 0},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6, false, 0},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6, false, 0},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4, false, 0},
     // Half as many steps where these pass through registers, one after the other.
-    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1, false},
-    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1, false},
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1, false, 0},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1, false, 0},
     // More for a thread of each word that it reads, and more sums to add up.
-    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2, false},
-    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2, false},
+    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2, false, 0},
+    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2, false, 0},
     // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
-    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
-    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
-    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
-    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
+    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false, 0},
+    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false, 0},
+    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false, 0},
+    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false, 0},
     // Numbers of columns that are three times a power of two.
-    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},
-    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2, false},
+    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2, false, 0},
+    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2, false, 0},
     // By warpgroups: all steps that the tile has need room, more than older devices have.
-    {128, 256, 16, 256, 64, 1, 0, 1, EIN__MATH_FP16, 4, true},
-    {128, 192, 16, 192, 64, 1, 0, 1, EIN__MATH_FP16, 5, true},
-    {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true},
-    {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true},
-    {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
-    {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
+    {128, 256, 16, 256, 64, 1, 0, 1, EIN__MATH_FP16, 4, true, 0},
+    {128, 192, 16, 192, 64, 1, 0, 1, EIN__MATH_FP16, 5, true, 0},
+    {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true, 0},
+    {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true, 0},
+    {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
+    {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
+    // By patches, for results whose channels lie side by side, and for those whose pixels do.
+    {256, 64, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {128, 64, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {64, 64, 32, 16, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {256, 32, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {128, 32, 16, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {64, 256, 32, 64, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {64, 64, 16, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {32, 256, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {32, 128, 16, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -17401,10 +17552,33 @@ static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t
     return vectors && !p->computed && ein__product_copies(p, t);
 }
 
+// Of a patch's tile: the box of its lines, the lines of the other factor, and bytes of shared
+// memory, as templates/tiles_patch.cu has them.
+static const ein__box *ein__patch_box(const ein__tiled *p, const ein__product_tile *t) {
+    int lines = t->patch == 1 ? t->rows : t->cols;
+    return &p->patch.box[lines / EIN__BOX_LINES / 2];
+}
+static int ein__patch_others(const ein__product_tile *t) {
+    return t->patch == 1 ? t->cols : t->rows;
+}
+static int64_t ein__patch_bytes(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t terms = ein__times(ein__ceil(p->depth, t->terms), t->terms);
+    int64_t bytes = terms * (4 * ein__patch_others(t) + 4) + ein__patch_box(p, t)->elements * 4;
+    return ein__ceil(bytes + 8, 128) * 128;
+}
+
+static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (p->patch.side != t->patch || p->held != EIN__F32 || p->computed || p->each || p->addend)
+        return false;
+    if (p->math != EIN__MATH_TF32 && !(p->math == EIN__MATH_FP16 && p->floats)) return false;
+    return ein__patch_box(p, t)->boxes > 0 && ein__patch_bytes(p, t) <= EIN__PATCH_BYTES;
+}
+
 // Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
+    if (t->patch) return ein__patch_fits(p, t);
     if (p->addend && !ein__product_fits(p->addend, t)) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
@@ -17485,6 +17659,7 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     int n = snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm,
                      t->rn, type[t->math]);
     if (t->warpgroups) snprintf(name + n, 32 - n, ".w%d", t->stages);
+    if (t->patch) snprintf(name + n, 32 - n, ".patch");
 }
 
 // Of the cycles in which an SM's schedulers may issue, in 1/1000, those in which they do: assumed.
@@ -17574,6 +17749,14 @@ EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__ti
     return most > 0;
 }
 
+// The factor that may be a patch. On tensor cores alone, and of products without a batch.
+static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
+    ein__patch *h = &p->patch;
+    if (p->math == EIN__MATH_FP32 || p->extent[2] > 1 || p->depth > EIN__PATCH_TERMS) return;
+    for (int k = 0; k < 2 && !h->side; k++)
+        if (ein__patch_of(ctx, s, p->read[k], p->group[k], p->depth, h->box)) h->side = k + 1;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -17606,12 +17789,15 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (int k = 0; k < 2; k++)
         p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
                                          steps ? (int)inner : -1, p->math);
+    ein__match_patch(ctx, s, p);
     return p->depth <= EIN__PRODUCT_DEPTH;
 }
 
 static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile *t) {
     int64_t down = (p->extent[0] + t->rows - 1) / t->rows,
             across = (p->extent[1] + t->cols - 1) / t->cols;
+    if (t->patch == 1) down = ein__patch_box(p, t)->boxes;
+    if (t->patch == 2) across = ein__patch_box(p, t)->boxes;
     return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
 }
 
@@ -17757,6 +17943,10 @@ static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
 static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
     bool tensor = t->math != EIN__MATH_FP32;
+    if (t->patch) {
+        bool beside = ein__patch_bytes(p, t) <= ein__shared_room(g, t->resident);
+        return g->sms * (beside ? t->resident : 1);
+    }
     return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
@@ -17830,16 +18020,46 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
 }
 
+// What the blocks of a patch's tile take until they store. Instructions of an element of the patch,
+// and of a warp for eight terms beside those that are counted, are counted in what nvcc 13 makes of
+// them; how long a block waits for its factors, and from eight terms to the next, is assumed.
+static int64_t ein__patch_loop_ps(const ein__gpu *g, const ein__tiled *p,
+                                  const ein__product_tile *t, int64_t waves, int64_t again) {
+    enum { ELEMENT = 28, AROUND = 8, WAIT_PS = 1200000, EIGHT_PS = 50000 };
+    int64_t elements = ein__patch_box(p, t)->elements, others = ein__patch_others(t);
+    int64_t eights = ein__ceil(p->depth, 8), terms = ein__ceil(p->depth, t->terms) * t->terms;
+    const ein__factor_load *l = &p->load[2 - t->patch];
+    int64_t seen = t->patch == 1 ? t->rm : t->rn, fixed = t->patch == 1 ? t->rn : t->rm;
+    int64_t each = t->rm / 16 * (t->rn / 8) + seen / 4 + fixed / 16 * (l->along ? 5 : 8) + AROUND;
+    int64_t ops = elements * ELEMENT + others * terms * ein__load_each(p, l, t) / l->words +
+                  eights * each * EIN__PRODUCT_THREADS;
+    // Words of warps that lie in neighbouring rows of a patch conflict now and then.
+    int64_t lines = EIN__PRODUCT_THREADS / 32 * eights * (seen / 4 * 5 / 4 + fixed / 4);
+    int64_t bytes = 128 * lines + 8 * (elements + others * terms);
+    int64_t flop = ein__times(2 * t->rows * t->cols, 8 * eights);
+    int64_t one = ein__muldiv(flop, 1000 * 1000 * g->sms, g->tf32 * ein__tensor_share(g, t));
+    one = ein__most(one, ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32));
+    one = ein__most(one, ein__issued_ps(g, ops, 1));
+    int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    int64_t fetch = ein__muldiv(
+        ein__times(ein__product_blocks(p, t), 4 * (elements + others * terms)), 1000 * 1000, l2);
+    int64_t ps = ein__most(ein__times(one, waves), fetch);
+    int64_t chain = ein__times(WAIT_PS + eights * EIGHT_PS, again);
+    return ein__plus(ein__most(ps, chain), EIN__PRODUCT_START_PS);
+}
+
 // Time of a tile's loops, one behind the other where there is a second product, and of its end.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
     int64_t waves = ein__ceil(blocks, ein__clustered(g->sms, p->together)),
             again = ein__ceil(blocks, ein__clustered(slots, p->together));
-    int64_t ps = ein__product_loop_ps(g, p, t, waves, again);
+    int64_t ps = t->patch ? ein__patch_loop_ps(g, p, t, waves, again)
+                          : ein__product_loop_ps(g, p, t, waves, again);
     if (p->addend) ps = ein__plus(ps, ein__product_loop_ps(g, p->addend, t, waves, again));
-    // Of warpgroups' tiles on one SM one ends while the other's products go on.
-    ps = ein__plus(ps, ein__product_ends_ps(p, t, t->warpgroups ? again : waves));
+    // Of warpgroups' tiles and patches' on one SM one ends while the other's products go on.
+    bool beside = t->warpgroups || t->patch;
+    ps = ein__plus(ps, ein__product_ends_ps(p, t, beside ? again : waves));
     return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 
@@ -17927,7 +18147,7 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     int64_t share = (p->depth + parts - 1) / parts;
     share = (share + t->terms - 1) / t->terms * t->terms;
     bool ragged = p->shifted && p->depth % t->terms;
-    if (parts > 1 && (ein__product_is_large(t) || ragged)) return 0;
+    if (parts > 1 && (ein__product_is_large(t) || ragged || t->patch)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
@@ -19566,6 +19786,7 @@ static void ein__turn_factors(ein__tiled *p) {
         p->extent[k] = was.extent[1 - k];
         p->load[k] = was.load[1 - k];
     }
+    if (was.patch.side) p->patch.side = 3 - was.patch.side;
 }
 
 // The factor that is no weight counts the rows, wherever neighbours of the result lie.
@@ -45997,21 +46218,13 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    __device__ __forceinline__ explicit tensor_feed(L l) : feed(l) {}",
     "};",
     "",
-    "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
-    "// terms of a step. A warp has WM rows and WN columns. ROOM steps have room, where no copies are",
-    "// asynchronous two: one is multiplied while others are on their way, in registers where there is",
-    "// one (ALL: as many all the same). A thread stores V neighbouring columns at once.",
-    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V,",
-    "          bool ALL = false>",
-    "struct tensor_tile {",
-    "    static const int STAGES = ASYNC_COPIES || ALL || ROOM < 2 \? ROOM : 2;",
-    "    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;",
-    "    static const int SUMS = PARTS > 1 \? PARTS *BM *(BN + 8) * 4 : 0;",
-    "    static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;",
+    "// How 256 threads in PARTS groups have the sums of BM rows by BN columns: a warp WM rows and WN",
+    "// columns of them. A thread stores V neighbouring columns at once.",
+    "template <int BM, int BN, int PARTS, int WM, int WN, int V>",
+    "struct tensor_sums {",
     "    // A thread's result.",
     "    static const int RM = PARTS > 1 \? BM *BN / 256 / V : V > 1 \? WM / 16 : WM / 8;",
     "    static const int RN = PARTS > 1 \? V : V > 1 \? WN / 2 : WN / 4;",
-    "    __align__(128) unsigned char bytes[STEPS > SUMS \? STEPS : SUMS];",
     "",
     "    static __device__ unsigned lane() { return threadIdx.x % 32u; }",
     "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
@@ -46041,6 +46254,58 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        return V > 1 \? left + j / 4 * 8 + t % 4u / 2u * 4 + j % 4",
     "                     : left + j / 2 * 8 + t % 4u * 2 + j % 2;",
     "    }",
+    "",
+    "    // What a thread has of its warp's sums, those of its group's terms.",
+    "    struct tile_products {",
+    "        float c[WM / 16][WN / 8][4];",
+    "    };",
+    "    static __device__ __forceinline__ tile_products none() { return tile_products(); }",
+    "",
+    "    // The sums as they are stored: as they are, or four columns of one row from two lanes.",
+    "    static __device__ __forceinline__ void arrange(const float (&c)[WM / 16][WN / 8][4],",
+    "                                                   float (&acc)[RM][RN]) {",
+    "        const bool odd = threadIdx.x % 2u != 0u;",
+    "#pragma unroll",
+    "        for (int e = 0; e < (PARTS > 1 \? 0 : WM * WN / 128); e++) {",
+    "            const int i = e / (WN / 8), j = e % (WN / 8);",
+    "            if (V > 1) {",
+    "                const float *own = c[i][j];",
+    "                const float x = __shfl_xor_sync(0xffffffffu, odd \? own[0] : own[2], 1),",
+    "                            y = __shfl_xor_sync(0xffffffffu, odd \? own[1] : own[3], 1);",
+    "                acc[i][4 * j] = odd \? x : own[0];",
+    "                acc[i][4 * j + 1] = odd \? y : own[1];",
+    "                acc[i][4 * j + 2] = odd \? own[2] : x;",
+    "                acc[i][4 * j + 3] = odd \? own[3] : y;",
+    "            } else {",
+    "#pragma unroll",
+    "                for (int k = 0; k < 4; k++) acc[2 * i + k / 2][2 * j + k % 2] = c[i][j][k];",
+    "            }",
+    "        }",
+    "    }",
+    "};",
+    "",
+    "// BM rows by BN columns of a product, KC terms a step, of which each group has a part. ROOM steps",
+    "// have room, where no copies are asynchronous two: one is multiplied while others are on their way,",
+    "// in registers where there is one (ALL: as many all the same).",
+    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V,",
+    "          bool ALL = false>",
+    "struct tensor_tile : tensor_sums<BM, BN, PARTS, WM, WN, V> {",
+    "    typedef tensor_sums<BM, BN, PARTS, WM, WN, V> own_sums;",
+    "    using own_sums::arrange;",
+    "    using own_sums::column;",
+    "    using own_sums::lane;",
+    "    using own_sums::left;",
+    "    using own_sums::part;",
+    "    using own_sums::RM;",
+    "    using own_sums::RN;",
+    "    using own_sums::row;",
+    "    using own_sums::top;",
+    "    typedef typename own_sums::tile_products tile_products;",
+    "    static const int STAGES = ASYNC_COPIES || ALL || ROOM < 2 \? ROOM : 2;",
+    "    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;",
+    "    static const int SUMS = PARTS > 1 \? PARTS *BM *(BN + 8) * 4 : 0;",
+    "    static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;",
+    "    __align__(128) unsigned char bytes[STEPS > SUMS \? STEPS : SUMS];",
     "",
     "    __device__ T *factor(int stage, int b) {",
     "        return reinterpret_cast<T *>(bytes) + stage * SIZE + b * BM * KC;",
@@ -46117,12 +46382,6 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        unsigned q[WN / 16][4];",
     "    };",
     "",
-    "    // What a thread has of its warp's sums, those of its group's terms.",
-    "    struct tile_products {",
-    "        float c[WM / 16][WN / 8][4];",
-    "    };",
-    "    static __device__ __forceinline__ tile_products none() { return tile_products(); }",
-    "",
     "    // Fragments of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of",
     "    // all columns.",
     "    template <typename AT>",
@@ -46150,28 +46409,6 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "#pragma unroll",
     "        for (int j = 0; j < WN / 8; j++)",
     "            type::multiply_add(c[j], x.q, y.q[j / 2][j % 2 * 2], y.q[j / 2][j % 2 * 2 + 1]);",
-    "    }",
-    "",
-    "    // The sums as they are stored: as they are, or four columns of one row from two lanes.",
-    "    static __device__ __forceinline__ void arrange(const float (&c)[WM / 16][WN / 8][4],",
-    "                                                   float (&acc)[RM][RN]) {",
-    "        const bool odd = threadIdx.x % 2u != 0u;",
-    "#pragma unroll",
-    "        for (int e = 0; e < (PARTS > 1 \? 0 : WM * WN / 128); e++) {",
-    "            const int i = e / (WN / 8), j = e % (WN / 8);",
-    "            if (V > 1) {",
-    "                const float *own = c[i][j];",
-    "                const float x = __shfl_xor_sync(0xffffffffu, odd \? own[0] : own[2], 1),",
-    "                            y = __shfl_xor_sync(0xffffffffu, odd \? own[1] : own[3], 1);",
-    "                acc[i][4 * j] = odd \? x : own[0];",
-    "                acc[i][4 * j + 1] = odd \? y : own[1];",
-    "                acc[i][4 * j + 2] = odd \? own[2] : x;",
-    "                acc[i][4 * j + 3] = odd \? own[3] : y;",
-    "            } else {",
-    "#pragma unroll",
-    "                for (int k = 0; k < 4; k++) acc[2 * i + k / 2][2 * j + k % 2] = c[i][j][k];",
-    "            }",
-    "        }",
     "    }",
     "",
     "    // The groups' sums, added up in order; a thread gets neighbours in rows.",
@@ -46311,6 +46548,150 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "            if (STAGES * TIMES * (WM / 16) % 2) x[0] = x[1];",
     "            if (STAGES * TIMES % 2) y[0] = y[1];",
     "        }",
+    "    }",
+    "};",
+    0};
+static const char *const ein__tmpl_tiles_patch[] = {
+    "// What a tile's lines see of a factor that is read through windows lies in shared memory once, as",
+    "// it does in memory, wherever the windows overlap: ELEMENTS that element(e) gives. A line has a",
+    "// term at line() + term(), and a line that is a sum of others without a common bit at the sum of",
+    "// their places.",
+    "template <int ELEMENTS, typename E, typename L, typename K>",
+    "struct patch_load {",
+    "    E element;",
+    "    L line;",
+    "    K term;",
+    "};",
+    "template <int ELEMENTS, typename E, typename L, typename K>",
+    "static __device__ __forceinline__ patch_load<ELEMENTS, E, L, K> patch(E element, L line, K term) {",
+    "    return {element, line, term};",
+    "}",
+    "",
+    "// BM rows by BN columns of a product of TERMS, all at once, rounded to TF32; the rows' factor is a",
+    "// patch, or (ACROSS) the columns' is, the other one is there in steps of KC terms. Warps and",
+    "// threads as tensor_sums has them.",
+    "template <int BM, int BN, int KC, int TERMS, int WM, int WN, int V, int ELEMENTS, bool ACROSS>",
+    "struct patch_tile : tensor_sums<BM, BN, 1, WM, WN, V> {",
+    "    typedef tensor_sums<BM, BN, 1, WM, WN, V> own_sums;",
+    "    typedef typename own_sums::tile_products tile_products;",
+    "    typedef tensor_type<float> type;",
+    "    static const int STEPS = (TERMS + KC - 1) / KC, LINES = ACROSS \? BM : BN;",
+    "    static const int SEEN = ACROSS \? WN : WM, OTHERS = ACROSS \? WM : WN;  // lines of a warp",
+    "    static const int EACH = KC / 8, WHOLE = TERMS / 8 / EACH;  // steps that are, in eights of terms",
+    "    static const int LOADS = (ELEMENTS + 255) / 256;           // of a thread",
+    "    __align__(128) float factor[STEPS][LINES * KC];",
+    "    float seen[ELEMENTS];",
+    "    int2 places[STEPS * KC / 2];  // of terms t and t + 4 of eight, -1 behind the last one",
+    "",
+    "    __device__ __forceinline__ void finish(const tile_products &own,",
+    "                                           float (&acc)[own_sums::RM][own_sums::RN]) {",
+    "        own_sums::arrange(own.c, acc);",
+    "    }",
+    "",
+    "    template <typename F>",
+    "    __device__ __forceinline__ void load(F &feed) {",
+    "        feed.begin(0u);",
+    "#pragma unroll",
+    "        for (int n = 0; n < STEPS; n++) {",
+    "            feed.copy(factor[n], n * KC);",
+    "            feed.load(n * KC);",
+    "            feed.store(factor[n], n * KC);",
+    "            feed.move();",
+    "        }",
+    "        end_step();",
+    "    }",
+    "    // The patch, of which all is on its way before some is stored, and where terms are in it.",
+    "    template <typename P>",
+    "    __device__ __forceinline__ void look(const P &from) {",
+    "        float v[LOADS];",
+    "#pragma unroll",
+    "        for (int i = 0; i < LOADS; i++) {",
+    "            const unsigned e = threadIdx.x + 256u * i;",
+    "            v[i] = 256 * (i + 1) <= ELEMENTS || e < ELEMENTS \? from.element(e) : 0.f;",
+    "        }",
+    "        for (unsigned n = threadIdx.x; n < STEPS * KC / 2; n += 256u) {",
+    "            const unsigned k = n / 4u * 8u + n % 4u;",
+    "            places[n] =",
+    "                make_int2(k < TERMS \? from.term(k) : -1, k + 4u < TERMS \? from.term(k + 4u) : -1);",
+    "        }",
+    "#pragma unroll",
+    "        for (int i = 0; i < LOADS; i++) {",
+    "            const unsigned e = threadIdx.x + 256u * i;",
+    "            if (256 * (i + 1) <= ELEMENTS || e < ELEMENTS) seen[e] = type::rounded(v[i]);",
+    "        }",
+    "    }",
+    "",
+    "    // Fragments of LINES lines of the patch and eight terms that are `at`, from line `first` on;",
+    "    // SOME: a term may be none. As of tensor_type, ACROSS: of columns.",
+    "    template <bool SOME, int N, typename P>",
+    "    __device__ __forceinline__ void see(unsigned (&q)[N][4], const P &from, int first,",
+    "                                        int2 at) const {",
+    "#pragma unroll",
+    "        for (int e = 0; e < 4 * N; e++) {",
+    "            const bool above = (ACROSS \? e / 2 : e) % 2, later = (ACROSS \? e : e / 2) % 2;",
+    "            const int place = later \? at.y : at.x, line = from.line(e / 4 * 16u + above * 8u);",
+    "            const float v = SOME && place < 0 \? 0.f : seen[first + place + line];",
+    "            q[e / 4][e % 4] = __float_as_uint(v);",
+    "        }",
+    "    }",
+    "    template <bool SOME, bool RAW, typename P, typename AT>",
+    "    __device__ __forceinline__ void add(const P &from, int first, const AT &at, int step, int s,",
+    "                                        tile_products &to) const {",
+    "        unsigned own[SEEN / 16][4], others[OTHERS / 16][4];",
+    "        const int2 place = places[step * (KC / 2) + s * 4 + threadIdx.x % 4u];",
+    "#pragma unroll",
+    "        for (int j = 0; j < OTHERS / 16; j++) {",
+    "            at.fragment(others[j], factor[step], j, s);",
+    "            if (RAW) type::round_words(others[j]);",
+    "        }",
+    "        see<SOME>(own, from, first, place);",
+    "#pragma unroll",
+    "        for (int i = 0; i < WM / 16; i++)",
+    "#pragma unroll",
+    "            for (int j = 0; j < WN / 8; j++) {",
+    "                const unsigned(&a)[4] = ACROSS \? others[i] : own[i],",
+    "                      (&b)[4] = ACROSS \? own[j / 2] : others[j / 2];",
+    "                type::multiply_add(to.c[i][j], a, b[j % 2 * 2], b[j % 2 * 2 + 1]);",
+    "            }",
+    "    }",
+    "",
+    "    template <bool ALONG, bool EARLY, typename P, typename L>",
+    "    __device__ __forceinline__ void multiply_seen(const P &from, L load_others, bool next_early,",
+    "                                                  tile_products &to) {",
+    "        typedef tensor_feed<float, LINES, KC, ALONG, decltype(load_others(0u, 0u)), L> feed;",
+    "        feed others(load_others);",
+    "        if (EARLY) load(others);",
+    "        await_previous(next_early);",
+    "        if (!EARLY) load(others);",
+    "        look(from);",
+    "        await_steps<0>();",
+    "        __syncthreads();",
+    "        const unsigned top = own_sums::top(), left = own_sums::left();",
+    "        const lane_places<float, LINES, KC, ALONG, !ACROSS, OTHERS, KC> at(ACROSS \? top : left, 0u);",
+    "        const int first = from.line((ACROSS \? left : top) + own_sums::lane() / 4u);",
+    "#pragma unroll 1",
+    "        for (int n = 0; n < WHOLE; n++)",
+    "#pragma unroll",
+    "            for (int s = 0; s < EACH; s++) add<false, feed::RAW>(from, first, at, n, s, to);",
+    "#pragma unroll",
+    "        for (int s = 0; s < (TERMS + 7) / 8 - WHOLE * EACH; s++) {",
+    "            if ((WHOLE * EACH + s + 1) * 8 <= TERMS)",
+    "                add<false, feed::RAW>(from, first, at, WHOLE, s, to);",
+    "            else add<true, feed::RAW>(from, first, at, WHOLE, s, to);",
+    "        }",
+    "    }",
+    "    // As tensor_tile has it, of all terms.",
+    "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename E, typename L, typename K, typename B>",
+    "    __device__ __forceinline__ void multiply(unsigned, unsigned,",
+    "                                             patch_load<ELEMENTS, E, L, K> load_a, B load_b,",
+    "                                             bool next_early, tile_products &to) {",
+    "        multiply_seen<ALONG_B, EARLY == 2>(load_a, load_b, next_early, to);",
+    "    }",
+    "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename E, typename L, typename K>",
+    "    __device__ __forceinline__ void multiply(unsigned, unsigned, A load_a,",
+    "                                             patch_load<ELEMENTS, E, L, K> load_b, bool next_early,",
+    "                                             tile_products &to) {",
+    "        multiply_seen<ALONG_A, EARLY == 1>(load_b, load_a, next_early, to);",
     "    }",
     "};",
     0};
@@ -47246,10 +47627,11 @@ typedef enum ein__need {
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
     EIN__NEED_WARPGROUPS = EIN__NEED_COLUMN + 5,
     EIN__NEED_HALF_ERF,
+    EIN__NEED_PATCHES,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
-_Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");
+_Static_assert(EIN__NEEDS <= 64, "a set of needs has a bit for each");
 
 static bool ein__is_needed(ein__needs set, ein__need what) { return set >> what & 1; }
 
@@ -51792,7 +52174,8 @@ static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
 // Bytes of shared memory that have to be asked for.
 static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
     if (r->math == EIN__MATH_FP32) return 0;
-    int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
+    int bytes = r->t->patch ? (int)ein__patch_bytes(&r->p, r->t)
+                            : ein__product_bytes(r->t, ein__kprod_stages(g, r));
     bytes += (int)r->tap_bytes;
     return bytes > EIN__SHARED_FREE ? bytes : 0;
 }
@@ -52733,6 +53116,189 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     ein__kuncount(g);
     g->vec = vec;
 }
+/* ---- emit_patch.c ---- */
+// Products by patches (patch.c, templates/tiles_patch.cu): where a tile's lines are a box of
+// positions, and the loads of what these see.
+
+// Whether the lines of `side` are boxes: 0 the rows, 1 the columns.
+static bool ein__kboxed(const ein__kprod *r, int side) { return r->t->patch == side + 1; }
+
+// Positions of a box along `slot`.
+static int64_t ein__kbox_extent(const ein__kprod *r, int slot) {
+    return (int64_t)1 << ein__patch_box(&r->p, r->t)->log[slot];
+}
+
+static int64_t ein__kbox_count(const ein__kgen *g, const ein__kprod *r, int slot) {
+    return ein__ceil(g->slot[slot].n, ein__kbox_extent(r, slot));
+}
+
+// The first position of the block's box along each slot, from id, of which `*below` is taken.
+static void ein__kbox_index(ein__kgen *g, ein__kprod *r, int side, int64_t *below) {
+    for (int i = r->n[side] - 1; i >= 0; i--) {
+        int slot = r->order[side][i];
+        if (ein__kbox_count(g, r, slot) == 1) continue;
+        ein__putf(
+            &r->index, "const %s first_%s = %s;\n", ein__kint(g), g->slot[slot].name,
+            ein__kdigit(g, below, ein__kbox_count(g, r, slot), (int)ein__kbox_extent(r, slot)));
+    }
+}
+
+// Declares what `body` mentions of the positions of line `line`, a call; where it may lie beyond
+// the last one, `in` gets the test that it does not.
+static void ein__kbox_declare(ein__kgen *g, const ein__kprod *r, int side, const char *line,
+                              const char *body, ein__buf *in, ein__buf *out) {
+    int64_t below = 1, lines = side ? r->t->cols : r->t->rows;
+    for (int i = r->n[side] - 1; i >= 0; i--) {
+        int slot = r->order[side][i];
+        int64_t n = g->slot[slot].n, extent = ein__kbox_extent(r, slot);
+        const char *name = g->slot[slot].name, *s = line;
+        bool over = n % extent != 0, first = ein__kbox_count(g, r, slot) > 1;
+        if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
+        if (below * extent < lines) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
+        s = ein__namef(g->ctx, "(%s)(%s)", ein__kint(g), s);
+        if (extent == 1) s = "0";
+        if (first && extent > 1) s = ein__namef(g->ctx, "first_%s + %s", name, s);
+        else if (first) s = ein__namef(g->ctx, "first_%s", name);
+        below *= extent;
+        if (over) ein__putf(in, "%s%s < %lld", in->n ? " && " : "", name, (long long)n);
+        if (over || ein__kmentions(body, name))
+            ein__putf(out, "const %s %s = %s;\n", ein__kint(g), name, s);
+    }
+}
+
+// How a patch lies in shared memory: as the value does in memory, but for what its lines do not
+// see.
+typedef struct ein__kpatch {
+    ein__patch_axis axis[EIN__MAX_RANK];
+    int n;
+    int64_t size[EIN__MAX_RANK], step[EIN__MAX_RANK];  // along each axis, and between neighbours
+    int64_t low[EIN__MAX_RANK];  // what iterators that count backwards move a position at most
+    int64_t place;               // of the first line's first term
+} ein__kpatch;
+
+static bool ein__kpatch_of(ein__kgen *g, const ein__kprod *r, int side, ein__kpatch *h) {
+    const ein__expr *read = ein__ex_get(g->ctx, r->factor[side]);
+    int64_t below = 1;
+    *h = (ein__kpatch){.n = (int)read->nix};
+    if (!ein__patch_axes(g->ctx, read, h->axis)) return false;
+    for (int d = h->n - 1; d >= 0; d--) {
+        const ein__patch_axis *a = &h->axis[d];
+        int64_t span = 1;
+        for (int i = 0; i < r->n[side] + r->nsum; i++) {
+            bool line = i < r->n[side];
+            int slot = line ? r->order[side][i] : r->sum[i - r->n[side]];
+            int64_t most = (line ? ein__kbox_extent(r, slot) : g->slot[slot].n) - 1;
+            int64_t by = ein__times(a->coef[slot], most);
+            span += by < 0 ? -by : by;
+            h->low[d] += by < 0 ? by : 0;
+        }
+        h->size[d] = span;
+        h->step[d] = below;
+        h->place -= h->low[d] * below;
+        below *= span;
+    }
+    return true;
+}
+
+// `name` taken apart along the slots of an order, of which one is `extent` long, as the place in
+// the patch that they add up to; `c`: what is added to that.
+static const char *ein__kpatch_place(ein__kgen *g, const ein__kprod *r, const ein__kpatch *h,
+                                     const int *order, int n, bool line, int64_t c) {
+    ein__klin l = {.c = c};
+    const char *name = line ? "line" : "k";
+    int64_t below = 1, all = line ? r->t->patch == 1 ? r->t->rows : r->t->cols : r->p.depth;
+    for (int i = n - 1; i >= 0; i--) {
+        int slot = order[i];
+        int64_t extent = line ? ein__kbox_extent(r, slot) : g->slot[slot].n, k = 0;
+        const char *s = name;
+        for (int d = 0; d < h->n; d++) k += h->axis[d].coef[slot] * h->step[d];
+        if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
+        if (below * extent < all) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
+        s = ein__namef(g->ctx, strchr(s, ' ') ? "(int)(%s)" : "(int)%s", s);
+        below *= extent;
+        if (extent > 1) ein__klin_add(g, &l, (ein__kterm){k, {s, EIN__NAMED, 0}, 0, 1, extent});
+    }
+    return ein__klin_text(g, &l, 0).s;
+}
+
+// Where the patch begins along axis `d`, and whether it may leave the value at either end there.
+static const char *ein__kpatch_first(ein__kgen *g, const ein__kprod *r, int side,
+                                     const ein__kpatch *h, int d, bool *low, bool *high) {
+    const ein__patch_axis *a = &h->axis[d];
+    const ein__expr *read = ein__ex_get(g->ctx, r->factor[side]);
+    int64_t n = ein__val_get(g->ctx, (ein__val){read->val})->shape.d[a->dim];
+    int64_t c = a->c + h->low[d], least = c, most = c + h->size[d] - 1;
+    ein__klin l = {.c = c};
+    for (int i = 0; i < r->n[side]; i++) {
+        int slot = r->order[side][i];
+        int64_t last = (ein__kbox_count(g, r, slot) - 1) * ein__kbox_extent(r, slot);
+        int64_t by = ein__times(a->coef[slot], last);
+        if (!by) continue;
+        *(by < 0 ? &least : &most) += by;
+        const char *s = ein__namef(g->ctx, "first_%s", g->slot[slot].name);
+        ein__klin_add(g, &l, (ein__kterm){a->coef[slot], {s, EIN__NAMED, 0}, 0, 1, last});
+    }
+    *low = least < 0;
+    *high = most >= n;
+    return ein__klin_text(g, &l, 0).s;
+}
+
+// The factor's loads: element e of the patch, and where lines and terms are in it.
+static void ein__kprod_patch(ein__kgen *g, ein__kprod *r, int side) {
+    ein_ctx *c = g->ctx;
+    const ein__expr *read = ein__ex_get(c, r->factor[side]);
+    const ein__val v = {read->val};
+    const ein__shape *shape = &ein__val_get(c, v)->shape;
+    ein__kaccess at = {.param = ein__kparam(g, v), .dtype = ein__kdtype(g, v)};
+    ein__buf *b = &r->load[side], body = {0}, guard = {0};
+    ein__klin l = {0};
+    const char *index[EIN__MAX_RANK];
+    int64_t elements = ein__patch_box(&r->p, r->t)->elements;
+    ein__kpatch h;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    bool fits = ein__kpatch_of(g, r, side, &h);
+    EIN_ASSERT(fits);
+    (void)fits;
+    for (int d = 0; d < h.n; d++) {
+        bool low, high;
+        int64_t n = shape->d[h.axis[d].dim];
+        const char *name = ein__namef(c, "t%d", d), *e = "e";
+        const char *first = ein__kpatch_first(g, r, side, &h, d, &low, &high);
+        if (h.step[d] > 1) e = ein__namef(c, "%s / %lldu", e, (long long)h.step[d]);
+        if (h.step[d] * h.size[d] < elements)
+            e = ein__namef(c, "%s %% %lldu", e, (long long)h.size[d]);
+        e = ein__namef(c, strchr(e, ' ') ? "(%s)(%s)" : "(%s)%s", ein__kint(g), e);
+        if (h.size[d] == 1) e = first;
+        else if (strcmp(first, "0")) e = ein__namef(c, "%s + %s", first, e);
+        index[d] = ein__namef(c, "const %s %s = %s;\n", ein__kint(g), name, e);
+        ein__kterm t = {1, {name, EIN__NAMED, 0}, 0, 1, n};
+        ein__klin one = {.n = 1, .t[0] = t};
+        if (low || high)
+            ein__putf(&guard, "%s%s", guard.n ? " && " : "", ein__kwithin(g, one, 0, n, low, high));
+        t.k = ein__kstride(g, v, h.axis[d].dim);
+        ein__klin_add(g, &l, t);
+    }
+    at.at = ein__klin_text(g, &l, 0);
+    const char *value = ein__kload(g, &at, 0).s;
+    if (guard.n) value = ein__namef(c, "%s ? %s : %s", guard.s, value, ein__kliteral(g, 0).s);
+    for (int d = 0; d < h.n; d++)
+        if (ein__kmentions(value, ein__namef(c, "t%d", d))) ein__put(&body, index[d]);
+    ein__putf(&body, "return %s;\n", value);
+    const char *name = side ? "b" : "a";
+    ein__putf(b, "const auto element_%s = [&](unsigned e) {\n", name);
+    ein__kindent(b, body.s, 4);
+    ein__putf(
+        b, "};\nconst auto %s = patch<%lld>(\n    element_%s, [](unsigned line) { return %s; },\n",
+        name, (long long)elements, name,
+        ein__kpatch_place(g, r, &h, r->order[side], r->n[side], true, 0));
+    ein__putf(b, "    [](unsigned k) { return %s; });\n",
+              ein__kpatch_place(g, r, &h, r->sum, r->nsum, false, h.place));
+    r->along[side] = "true";
+    r->call[side] = name;
+    ein__kneed(g, EIN__NEED_PATCHES);
+    ein__buf_free(&body);
+    ein__buf_free(&guard);
+}
 /* ---- emit_product.c ---- */
 // Products by tiles (product.c says what rows, columns and terms are): each thread multiplies its
 // share of what a block's threads have fetched (emit_factor.c), or its warp does on tensor cores;
@@ -52768,6 +53334,11 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
+    if (t->patch)
+        return ein__namef(g->ctx, "patch_tile<%d, %d, %d, %lld, %d, %d, %d, %lld, %s>", t->rows,
+                          t->cols, t->terms, (long long)r->p.depth, t->rm, t->rn, g->vec,
+                          (long long)ein__patch_box(&r->p, t)->elements,
+                          t->patch == 2 ? "true" : "false");
     if (t->warpgroups) {
         int across = ein__tile_side(t->cols) / g->vec;
         *rows = t->rows * across / EIN__PRODUCT_THREADS;
@@ -52795,8 +53366,14 @@ static void ein__kprod_placed(ein__kgen *g, const ein__kprod *r, const ein__kend
                *n = ein__kprod_flat(g, e->cols, e->ncol, "n");
     ein__buf in = {0}, body = {0}, head = {0};
     ein__put(&in, "");
-    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, e->nrow, r->p.extent[0]));
-    if (r->p.extent[1] % r->t->cols)
+    ein__put(&head, "");
+    for (int side = 0; side < 2; side++)
+        if (ein__kboxed(r, side))
+            ein__kbox_declare(g, r, side, side ? ein__kprod_column(r) : ein__kprod_row(r),
+                              text->s ? text->s : "", &in, &head);
+    if (!ein__kboxed(r, 0) && r->p.extent[0] % r->t->rows)
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, m, e->nrow, r->p.extent[0]));
+    if (!ein__kboxed(r, 1) && r->p.extent[1] % r->t->cols)
         ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, n, e->ncol, r->p.extent[1]));
     if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
     if (text->s) ein__kindent(&body, text->s, in.n ? 4 : 0);
@@ -52804,8 +53381,8 @@ static void ein__kprod_placed(ein__kgen *g, const ein__kprod *r, const ein__kend
     if (body.s) {
         const char *row = ein__namef(g->ctx, "m0 + %s", ein__kprod_row(r));
         const char *column = ein__namef(g->ctx, "n0 + %s", ein__kprod_column(r));
-        ein__kprod_declare(g, &head, e->rows, e->nrow, m, row, body.s);
-        ein__kprod_declare(g, &head, e->cols, e->ncol, n, column, body.s);
+        if (!ein__kboxed(r, 0)) ein__kprod_declare(g, &head, e->rows, e->nrow, m, row, body.s);
+        if (!ein__kboxed(r, 1)) ein__kprod_declare(g, &head, e->cols, e->ncol, n, column, body.s);
     }
     ein__buf_free(text);
     ein__putf(text, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
@@ -52889,13 +53466,14 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     memcpy(e.cols, r->order[1], sizeof e.cols);
     if (step->nval > 1) ein__kscan_expr(g, &e.scan, ein__kprod_body(g, step));
     ein__kscan_out(g, &e.scan, step->out);
-    e.nrow = ein__kmerge(g, &e.scan, e.rows, r->n[0]);
-    e.ncol = ein__kmerge(g, &e.scan, e.cols, r->n[1]);
+    e.nrow = ein__kboxed(r, 0) ? r->n[0] : ein__kmerge(g, &e.scan, e.rows, r->n[0]);
+    e.ncol = ein__kboxed(r, 1) ? r->n[1] : ein__kmerge(g, &e.scan, e.cols, r->n[1]);
     for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
     for (int i = 0; i < e.nrow; i++) order[n++] = e.rows[i];
     for (int i = 0; i < e.ncol; i++) order[n++] = e.cols[i];
     bool ok = g->vec == 1 || (e.ncol && ein__kvector_out(g, step->out, order, n, &e.scan));
     if (ok && g->vec > 1) g->vec_slot = e.cols[e.ncol - 1];
+    if (ok && g->vec > 1 && ein__kboxed(r, 1)) ok = ein__kbox_extent(r, g->vec_slot) >= g->vec;
     if (ok) {
         ein__ktext value[4];
         int stored[2];
@@ -52926,9 +53504,19 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     int64_t below = r->parts, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
             down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
     memcpy(g->slot, r->slot, sizeof r->slot);
-    const char *column = ein__kprod_first(g, &below, across, r->t->cols);
-    ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
-              ein__kprod_first(g, &below, down, r->t->rows));
+    if (ein__kboxed(r, 1)) {
+        ein__kbox_index(g, r, 1, &below);
+        ein__putf(&r->index, "const %s m0 = %s;\n", u,
+                  ein__kprod_first(g, &below, down, r->t->rows));
+    } else if (ein__kboxed(r, 0)) {
+        ein__putf(&r->index, "const %s n0 = %s;\n", u,
+                  ein__kprod_first(g, &below, across, r->t->cols));
+        ein__kbox_index(g, r, 0, &below);
+    } else {
+        const char *column = ein__kprod_first(g, &below, across, r->t->cols);
+        ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
+                  ein__kprod_first(g, &below, down, r->t->rows));
+    }
     for (int i = r->n[2] - 1; i >= 0; i--) {
         const ein__kslot *s = &g->slot[r->order[2][i]];
         const char *digit = ein__kdigit(g, &below, s->n, 1);
@@ -52961,7 +53549,7 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 // for a second one.
 static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
     if (r->cluster) return ein__namef(g->ctx, "CLUSTER(%d)", r->parts);
-    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
+    bool few = (r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1]) || r->t->patch;
     bool two = few && r->parts == 1 && r->t->resident > 1;
     return two ? "__launch_bounds__(256, 2)" : "__launch_bounds__(256, 1)";
 }
@@ -52971,6 +53559,10 @@ static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : "";
 // The declaration of a factor's loads, and of what they make of what they have found.
 static void ein__kprod_put_load(const ein__kprod *r, int side, ein__buf *out) {
     const char *name = side ? "b" : "a";
+    if (ein__kboxed(r, side)) {
+        ein__put(out, r->load[side].s);
+        return;
+    }
     if (r->found[side].n) {
         ein__putf(out, "struct found_%s {\n", name);
         ein__kindent(out, r->found[side].s, 4);
@@ -53137,8 +53729,9 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
 // The loads of both factors of product `s`, whose tile and lines `r` has.
 static void ein__kprod_operands(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
     ein__kprod_terms(g, s, r);
-    ein__kprod_load(g, r, 0);
-    ein__kprod_load(g, r, 1);
+    for (int side = 0; side < 2; side++)
+        if (ein__kboxed(r, side)) ein__kprod_patch(g, r, side);
+        else ein__kprod_load(g, r, side);
     r->early = ein__kprod_early(g, r);
 }
 
@@ -55179,8 +55772,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
                 ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_warpgroup,
-                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_patch,
+                ein__tmpl_tiles_warpgroup, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -55400,6 +55993,7 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_WARPGROUPS), ein__tmpl_tiles_warpgroup,
                     sums, EIN__COUNT(sums));
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_PATCHES), ein__tmpl_tiles_patch, NULL, 0);
 }
 
 static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {
@@ -55882,26 +56476,25 @@ static bool ein__is_taken(const char *name) {
         " atomicInc attend attend_put await_event await_previous await_products await_steps"
         " begin_products begin_rows bfloat4 bfloat4_value bytes CALL calls_on check_device"
         " check_run check_weights CLUSTER computed computed_load CONST CONST_BYTES CONST_OF"
-        " conv copy_async COUNT create_all dynamic_shared E einnet_test end_products end_step"
-        " engine fail feed fetch fetched fetched_feed fetched_value FIRST first_like float8"
-        " fmaxf fork_streams found_a found_b found_row found_y fragment_columns fragment_rows"
-        " half4 half4_value half8 half_erf IN info info_inputs info_outputs info_weights INIT "
-        "INIT_BYTES"
-        " INIT_OF join_keys joined_keys KC kept kernel_size key_part KEY_TURNS KS lane_places"
-        " LAST launch launch_now LAUNCHED leave_part libraries_on load_bfloat4 load_float8"
-        " load_half4 load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE"
-        " moved moving moving_load multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64 "
-        "NAMES_96"
-        " network next_early NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries"
-        " OUT out OWN PAD parts_in_cluster parts_in_memory pitched_fragment product_tile"
-        " publish_copies ranked record record_event relay relu ROUNDS_TF32 row_fragment"
-        " row_sums ROWS run_on SAME same_addresses score_unit SHARE shared_address shared_of"
-        " shared_words snprintf some spaced spaced_load spread spread_keys std STEP step_places"
-        " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
-        " SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped"
-        " tapped_load taps TENSOR_CORES tensor_feed tensor_tile tensor_type tile_place"
-        " tile_products tile_type total TURN turning turning_load TURNS unshifted upload"
-        " value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
+        " conv copy_async COUNT create_all dynamic_shared E einnet_test element_a element_b"
+        " end_products end_step engine fail feed fetch fetched fetched_feed fetched_value FIRST"
+        " first_like float8 fmaxf fork_streams found_a found_b found_row found_y"
+        " fragment_columns fragment_rows half4 half4_value half8 half_erf IN info info_inputs"
+        " info_outputs info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys KC kept"
+        " kernel_size key_part KEY_TURNS KS lane_places LAST launch launch_now LAUNCHED"
+        " leave_part libraries_on load_bfloat4 load_float8 load_half4 load_half8 load_places"
+        " loaded m made matmul memcmp memcpy memset MIDDLE moved moving moving_load"
+        " multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64 NAMES_96 network next_early"
+        " NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries OUT out OWN own_sums"
+        " PAD parts_in_cluster parts_in_memory patch patch_load patch_tile pitched_fragment"
+        " product_tile publish_copies ranked record record_event relay relu ROUNDS_TF32"
+        " row_fragment row_sums ROWS run_on SAME same_addresses score_unit SHARE shared_address"
+        " shared_of shared_words snprintf some spaced spaced_load spread spread_keys std STEP"
+        " step_places stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load"
+        " summing SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped"
+        " tapped_load taps TENSOR_CORES tensor_feed tensor_sums tensor_tile tensor_type"
+        " tile_place tile_products tile_type total TURN turning turning_load TURNS unshifted"
+        " upload value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
         " warpgroup_product warpgroup_tile WARPGROUPS weight_of weights word_places words"
         " WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);
@@ -57888,7 +58481,7 @@ EIN__FN void ein__emit_test(ein_ctx *ctx, ein__buf *out) {
 // third best definition; of products every tile that is estimated to be nearly as good as the best.
 // Contexts of other models hand theirs over as text (EIN_CALLS): a line with the row's key, then,
 // each behind a tab,
-//     #NAME grid=1x1x1 block=256x1x1 smem=0 needs=0 rank=0 text=CHARACTERS   how it is launched
+//     #NAME grid=1x1x1 block=256x1x1 smem=0 needs=0x0 rank=0 text=CHARACTERS   how it is launched
 //     @TYPE n=ELEMENTS at=OFFSET                                       an operand, or the result
 //     <...  >...  |...    functions that it calls, first lines apart; its own text; line by line
 // A kernel's rank is the place of the first plan that has it: the chosen one has 0.
@@ -57975,9 +58568,9 @@ static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int ra
     if (!ctx->status && !l.extra) {
         const ein__scope *s = ein__scope_of(ctx, step->val[0]);
         ein__putf(&out,
-                  "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%llu rank=%d size=", l.name,
+                  "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%ux%u rank=%d size=", l.name,
                   l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.smem,
-                  (unsigned long long)l.needs, rank);
+                  (unsigned)(l.needs & UINT32_MAX), (unsigned)(l.needs >> 32), rank);
         ein__put_box(&out, s->n, s->nt);
         ein__putf(&out, " sum=");
         ein__put_box(&out, s->n + s->nt, s->ns);
@@ -58377,7 +58970,7 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
 // A kernel to be measured, as its lines tell.
 typedef struct ein__pkernel {
     const char *key, *block, *name;
-    int64_t grid[3], block_size[3], smem, needs, rank;
+    int64_t grid[3], block_size[3], smem, needs[2], rank;
     int narg;
     bool half;
 } ein__pkernel;
@@ -58405,7 +58998,7 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
     bool ok = n && ein__key_numbers(&s, " grid=", k->grid, 3) == 3 &&
               ein__key_numbers(&s, " block=", k->block_size, 3) == 3 &&
               ein__key_number(&s, " smem=", &k->smem, 1 << 20) &&
-              ein__key_number(&s, " needs=", &k->needs, INT64_MAX) &&
+              ein__key_numbers(&s, " needs=", k->needs, 2) == 2 &&
               ein__key_number(&s, " rank=", &k->rank, INT32_MAX) && !strncmp(s, " size=", 6);
     for (int i = 0; ok && i < 3; i++)
         ok = k->grid[i] > 0 && k->grid[i] <= INT32_MAX && k->block_size[i] > 0 &&
@@ -58847,7 +59440,7 @@ static void ein__probe_part(ein__prober *z, ein__pkernel *kernel) {
     for (int i = part - 1; i < z->known && z->kernels < most && d->kernels >= 0; i += parts) {
         arrput(z->kernel, kernel[i]);
         z->kernels++;
-        z->needs |= (ein__needs)kernel[i].needs;
+        for (int k = 0; k < 2; k++) z->needs |= (ein__needs)kernel[i].needs[k] << 32 * k;
         z->half |= kernel[i].half;
     }
     if (part > 1) arrsetlen(z->call, 0);

@@ -157,21 +157,13 @@ struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>
     __device__ __forceinline__ explicit tensor_feed(L l) : feed(l) {}
 };
 
-// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
-// terms of a step. A warp has WM rows and WN columns. ROOM steps have room, where no copies are
-// asynchronous two: one is multiplied while others are on their way, in registers where there is
-// one (ALL: as many all the same). A thread stores V neighbouring columns at once.
-template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V,
-          bool ALL = false>
-struct tensor_tile {
-    static const int STAGES = ASYNC_COPIES || ALL || ROOM < 2 ? ROOM : 2;
-    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
-    static const int SUMS = PARTS > 1 ? PARTS *BM *(BN + 8) * 4 : 0;
-    static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;
+// How 256 threads in PARTS groups have the sums of BM rows by BN columns: a warp WM rows and WN
+// columns of them. A thread stores V neighbouring columns at once.
+template <int BM, int BN, int PARTS, int WM, int WN, int V>
+struct tensor_sums {
     // A thread's result.
     static const int RM = PARTS > 1 ? BM *BN / 256 / V : V > 1 ? WM / 16 : WM / 8;
     static const int RN = PARTS > 1 ? V : V > 1 ? WN / 2 : WN / 4;
-    __align__(128) unsigned char bytes[STEPS > SUMS ? STEPS : SUMS];
 
     static __device__ unsigned lane() { return threadIdx.x % 32u; }
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
@@ -201,6 +193,58 @@ struct tensor_tile {
         return V > 1 ? left + j / 4 * 8 + t % 4u / 2u * 4 + j % 4
                      : left + j / 2 * 8 + t % 4u * 2 + j % 2;
     }
+
+    // What a thread has of its warp's sums, those of its group's terms.
+    struct tile_products {
+        float c[WM / 16][WN / 8][4];
+    };
+    static __device__ __forceinline__ tile_products none() { return tile_products(); }
+
+    // The sums as they are stored: as they are, or four columns of one row from two lanes.
+    static __device__ __forceinline__ void arrange(const float (&c)[WM / 16][WN / 8][4],
+                                                   float (&acc)[RM][RN]) {
+        const bool odd = threadIdx.x % 2u != 0u;
+#pragma unroll
+        for (int e = 0; e < (PARTS > 1 ? 0 : WM * WN / 128); e++) {
+            const int i = e / (WN / 8), j = e % (WN / 8);
+            if (V > 1) {
+                const float *own = c[i][j];
+                const float x = __shfl_xor_sync(0xffffffffu, odd ? own[0] : own[2], 1),
+                            y = __shfl_xor_sync(0xffffffffu, odd ? own[1] : own[3], 1);
+                acc[i][4 * j] = odd ? x : own[0];
+                acc[i][4 * j + 1] = odd ? y : own[1];
+                acc[i][4 * j + 2] = odd ? own[2] : x;
+                acc[i][4 * j + 3] = odd ? own[3] : y;
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[2 * i + k / 2][2 * j + k % 2] = c[i][j][k];
+            }
+        }
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step, of which each group has a part. ROOM steps
+// have room, where no copies are asynchronous two: one is multiplied while others are on their way,
+// in registers where there is one (ALL: as many all the same).
+template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V,
+          bool ALL = false>
+struct tensor_tile : tensor_sums<BM, BN, PARTS, WM, WN, V> {
+    typedef tensor_sums<BM, BN, PARTS, WM, WN, V> own_sums;
+    using own_sums::arrange;
+    using own_sums::column;
+    using own_sums::lane;
+    using own_sums::left;
+    using own_sums::part;
+    using own_sums::RM;
+    using own_sums::RN;
+    using own_sums::row;
+    using own_sums::top;
+    typedef typename own_sums::tile_products tile_products;
+    static const int STAGES = ASYNC_COPIES || ALL || ROOM < 2 ? ROOM : 2;
+    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
+    static const int SUMS = PARTS > 1 ? PARTS *BM *(BN + 8) * 4 : 0;
+    static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;
+    __align__(128) unsigned char bytes[STEPS > SUMS ? STEPS : SUMS];
 
     __device__ T *factor(int stage, int b) {
         return reinterpret_cast<T *>(bytes) + stage * SIZE + b * BM * KC;
@@ -277,12 +321,6 @@ struct tensor_tile {
         unsigned q[WN / 16][4];
     };
 
-    // What a thread has of its warp's sums, those of its group's terms.
-    struct tile_products {
-        float c[WM / 16][WN / 8][4];
-    };
-    static __device__ __forceinline__ tile_products none() { return tile_products(); }
-
     // Fragments of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of
     // all columns.
     template <typename AT>
@@ -310,28 +348,6 @@ struct tensor_tile {
 #pragma unroll
         for (int j = 0; j < WN / 8; j++)
             type::multiply_add(c[j], x.q, y.q[j / 2][j % 2 * 2], y.q[j / 2][j % 2 * 2 + 1]);
-    }
-
-    // The sums as they are stored: as they are, or four columns of one row from two lanes.
-    static __device__ __forceinline__ void arrange(const float (&c)[WM / 16][WN / 8][4],
-                                                   float (&acc)[RM][RN]) {
-        const bool odd = threadIdx.x % 2u != 0u;
-#pragma unroll
-        for (int e = 0; e < (PARTS > 1 ? 0 : WM * WN / 128); e++) {
-            const int i = e / (WN / 8), j = e % (WN / 8);
-            if (V > 1) {
-                const float *own = c[i][j];
-                const float x = __shfl_xor_sync(0xffffffffu, odd ? own[0] : own[2], 1),
-                            y = __shfl_xor_sync(0xffffffffu, odd ? own[1] : own[3], 1);
-                acc[i][4 * j] = odd ? x : own[0];
-                acc[i][4 * j + 1] = odd ? y : own[1];
-                acc[i][4 * j + 2] = odd ? own[2] : x;
-                acc[i][4 * j + 3] = odd ? own[3] : y;
-            } else {
-#pragma unroll
-                for (int k = 0; k < 4; k++) acc[2 * i + k / 2][2 * j + k % 2] = c[i][j][k];
-            }
-        }
     }
 
     // The groups' sums, added up in order; a thread gets neighbours in rows.

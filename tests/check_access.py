@@ -106,11 +106,14 @@ CASES = [
 ]
 
 
-# Arithmetic, an image's width, what the first convolution of resnet18 has of it.
+# Arithmetic, an image's channels and width, what a convolution as resnet18's first has of it; of
+# few channels a patch on tensor cores.
 TAPS = [
-    ("fp32", 224, ("product_tile<64, 96, ", "tapped<32, 4>(b, taps)", "const int4 &tap")),
-    ("tf32", 224, ("tensor_tile<float, ", "tapped<", "const int2 &tap")),
-    ("tf32", 25088, ("tensor_tile<float, ", "tapped<", "const int4 &tap")),
+    ("fp32", 3, 224, ("product_tile<64, 96, ", "tapped<32, 4>(b, taps)", "const int4 &tap")),
+    ("tf32", 7, 224, ("tensor_tile<float, ", "tapped<", "const int2 &tap")),
+    ("tf32", 7, 25088, ("tensor_tile<float, ", "tapped<", "const int4 &tap")),
+    ("tf32", 3, 224, ("patch_tile<", ", true> tile")),
+    ("fp16", 3, 224, ("patch_tile<", ", true> tile")),
 ]
 
 
@@ -304,19 +307,20 @@ LARGE = [("tf32", "h200", "tensor_tile<.*, 64, 64, "), ("fp16", "a100", "tensor_
          ("fp16", "h200", "warpgroup_tile<__half, 128, 256, ")]
 
 
-def check_taps(math, width, want, folder):
+def check_taps(math, channels, width, want, folder):
     """What the terms of a window add to addresses comes from a table, in tiles of 96 lines, too; on
     tensor cores a word has two positions, of images that are no larger than half of it can say."""
     source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "taps.cu")
     with open(source, "w") as f:
-        f.write(weighted("taps", "1,3,%d,%d" % (50176 // width, width), [("k", "64,3,7,7")],
+        f.write(weighted("taps", "1,%d,%d,%d" % (channels, 50176 // width, width),
+                         [("k", "64,%d,7,7" % channels)],
                          "Conv(x, k; pads=3, strides=2)"))
     subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", math, "--baseline",
                     "--libs", "none", "--gpu", "h200"], check=True)
     with open(path) as f:
         text = f.read()
     missing = [part for part in want if part not in text]
-    return "%s, %d: no %s" % (math, width, missing) if missing else None
+    return "%s, %d, %d: no %s" % (math, channels, width, missing) if missing else None
 
 
 def main():
@@ -332,7 +336,7 @@ def main():
         found += [check_steps(math, folder) for math in ("tf32", "fp16")]
         found += [check_large(*case, folder) for case in LARGE]
         found += [check_ends(math, folder) for math in ("fp32", "tf32", "fp16")]
-        found += [check_taps(math, width, want, folder) for math, width, want in TAPS]
+        found += [check_taps(*case, folder) for case in TAPS]
         for wrong in found:
             failed += wrong is not None
             if wrong:

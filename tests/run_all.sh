@@ -41,6 +41,7 @@ own="$own tests/unseen/norm_flat.ein tests/unseen/rotary_forms.ein tests/unseen/
 own_too="models/cases/*.ein $own"
 tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
 tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein tests/unseen/norm_products.ein"
+tensor="$tensor tests/unseen/first_convolutions.ein"
 tensor="$tensor tests/unseen/norm_means.ein tests/unseen/norm_flat.ein"
 tensor="$tensor tests/unseen/rotary_forms.ein tests/unseen/two_products.ein"
 # What is run as nvcc translates it: tensor cores, attention, early launches, stitched kernels, long
@@ -49,6 +50,7 @@ ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/atten
 ptx="$ptx tests/unseen/attention_sliding.ein"
 ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unseen/tail.ein"
 ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
+ptx="$ptx tests/unseen/first_convolutions.ein"
 ptx="$ptx tests/unseen/siblings.ein tests/unseen/clusters.ein tests/unseen/two_products.ein"
 ptx="$ptx models/resnet18.ein models/longformer_short.ein tests/unseen/rotary_forms.ein"
 ptx="$ptx tests/unseen/typed_products.ein tests/unseen/typed_attention.ein"

@@ -137,6 +137,7 @@ static void ein__turn_factors(ein__tiled *p) {
         p->extent[k] = was.extent[1 - k];
         p->load[k] = was.load[1 - k];
     }
+    if (was.patch.side) p->patch.side = 3 - was.patch.side;
 }
 
 // The factor that is no weight counts the rows, wherever neighbours of the result lie.

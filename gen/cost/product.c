@@ -20,6 +20,7 @@ typedef struct ein__tiled {
     int together;  // blocks of a cluster, which share a tile's terms
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
+    ein__patch patch;
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -38,11 +39,12 @@ typedef struct ein__product_tile {
     ein__math math;
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
     bool warpgroups;  // 128 threads multiply together (templates/tiles_warpgroup.cu)
+    int patch;        // the factor that is one (templates/tiles_patch.cu): 1 rows, 2 columns; 0
 } ein__product_tile;
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 34,
+    EIN__PRODUCT_TILES = 44,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -50,45 +52,56 @@ enum {
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
 // so that a program for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2, false},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},   // few rows
-    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2, false},    // ... and columns
-    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2, false},
-    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2, false},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2, false},
-    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3, false},
-    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4, false},
-    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3, false},
-    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6, false},
-    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6, false},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4, false},
-    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3, false},
-    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4, false},
-    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3, false},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6, false},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6, false},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4, false},
+    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2, false, 0},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2, false, 0},   // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2, false, 0},    // ... and columns
+    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2, false, 0},
+    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2, false, 0},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2, false, 0},
+    {128, 128, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 3, false, 0},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4, false, 0},
+    {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3, false, 0},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6, false, 0},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6, false, 0},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 4, false, 0},
+    {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3, false, 0},
+    {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4, false, 0},
+    {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3, false, 0},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6, false, 0},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6, false, 0},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 4, false, 0},
     // Half as many steps where these pass through registers, one after the other.
-    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1, false},
-    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1, false},
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1, false, 0},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1, false, 0},
     // More for a thread of each word that it reads, and more sums to add up.
-    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2, false},
-    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2, false},
+    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2, false, 0},
+    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2, false, 0},
     // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
-    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
-    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false},
-    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
-    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false},
+    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false, 0},
+    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4, false, 0},
+    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false, 0},
+    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4, false, 0},
     // Numbers of columns that are three times a power of two.
-    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2, false},
-    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2, false},
+    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2, false, 0},
+    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2, false, 0},
     // By warpgroups: all steps that the tile has need room, more than older devices have.
-    {128, 256, 16, 256, 64, 1, 0, 1, EIN__MATH_FP16, 4, true},
-    {128, 192, 16, 192, 64, 1, 0, 1, EIN__MATH_FP16, 5, true},
-    {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true},
-    {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true},
-    {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
-    {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true},
+    {128, 256, 16, 256, 64, 1, 0, 1, EIN__MATH_FP16, 4, true, 0},
+    {128, 192, 16, 192, 64, 1, 0, 1, EIN__MATH_FP16, 5, true, 0},
+    {128, 128, 16, 128, 64, 1, 0, 1, EIN__MATH_FP16, 6, true, 0},
+    {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true, 0},
+    {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
+    {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
+    // By patches, for results whose channels lie side by side, and for those whose pixels do.
+    {256, 64, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {128, 64, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {64, 64, 32, 16, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {256, 32, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {128, 32, 16, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
+    {64, 256, 32, 64, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {64, 64, 16, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {32, 256, 32, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
+    {32, 128, 16, 32, 32, 1, 0, 2, EIN__MATH_TF32, 2, false, 2},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -110,10 +123,33 @@ static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t
     return vectors && !p->computed && ein__product_copies(p, t);
 }
 
+// Of a patch's tile: the box of its lines, the lines of the other factor, and bytes of shared
+// memory, as templates/tiles_patch.cu has them.
+static const ein__box *ein__patch_box(const ein__tiled *p, const ein__product_tile *t) {
+    int lines = t->patch == 1 ? t->rows : t->cols;
+    return &p->patch.box[lines / EIN__BOX_LINES / 2];
+}
+static int ein__patch_others(const ein__product_tile *t) {
+    return t->patch == 1 ? t->cols : t->rows;
+}
+static int64_t ein__patch_bytes(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t terms = ein__times(ein__ceil(p->depth, t->terms), t->terms);
+    int64_t bytes = terms * (4 * ein__patch_others(t) + 4) + ein__patch_box(p, t)->elements * 4;
+    return ein__ceil(bytes + 8, 128) * 128;
+}
+
+static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (p->patch.side != t->patch || p->held != EIN__F32 || p->computed || p->each || p->addend)
+        return false;
+    if (p->math != EIN__MATH_TF32 && !(p->math == EIN__MATH_FP16 && p->floats)) return false;
+    return ein__patch_box(p, t)->boxes > 0 && ein__patch_bytes(p, t) <= EIN__PATCH_BYTES;
+}
+
 // Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
+    if (t->patch) return ein__patch_fits(p, t);
     if (p->addend && !ein__product_fits(p->addend, t)) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
@@ -194,6 +230,7 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
     int n = snprintf(name, 32, "%dx%dx%d.%d.%dx%d%s", t->rows, t->cols, t->terms, t->parts, t->rm,
                      t->rn, type[t->math]);
     if (t->warpgroups) snprintf(name + n, 32 - n, ".w%d", t->stages);
+    if (t->patch) snprintf(name + n, 32 - n, ".patch");
 }
 
 // Of the cycles in which an SM's schedulers may issue, in 1/1000, those in which they do: assumed.
@@ -283,6 +320,14 @@ EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__ti
     return most > 0;
 }
 
+// The factor that may be a patch. On tensor cores alone, and of products without a batch.
+static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
+    ein__patch *h = &p->patch;
+    if (p->math == EIN__MATH_FP32 || p->extent[2] > 1 || p->depth > EIN__PATCH_TERMS) return;
+    for (int k = 0; k < 2 && !h->side; k++)
+        if (ein__patch_of(ctx, s, p->read[k], p->group[k], p->depth, h->box)) h->side = k + 1;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -315,12 +360,15 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (int k = 0; k < 2; k++)
         p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
                                          steps ? (int)inner : -1, p->math);
+    ein__match_patch(ctx, s, p);
     return p->depth <= EIN__PRODUCT_DEPTH;
 }
 
 static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile *t) {
     int64_t down = (p->extent[0] + t->rows - 1) / t->rows,
             across = (p->extent[1] + t->cols - 1) / t->cols;
+    if (t->patch == 1) down = ein__patch_box(p, t)->boxes;
+    if (t->patch == 2) across = ein__patch_box(p, t)->boxes;
     return ein__muldiv(ein__muldiv(down, across, 1), p->extent[2], 1);
 }
 
@@ -466,6 +514,10 @@ static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
 static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
     bool tensor = t->math != EIN__MATH_FP32;
+    if (t->patch) {
+        bool beside = ein__patch_bytes(p, t) <= ein__shared_room(g, t->resident);
+        return g->sms * (beside ? t->resident : 1);
+    }
     return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
@@ -539,16 +591,46 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
     return ein__plus(chain > ps ? chain : ps, EIN__PRODUCT_START_PS);
 }
 
+// What the blocks of a patch's tile take until they store. Instructions of an element of the patch,
+// and of a warp for eight terms beside those that are counted, are counted in what nvcc 13 makes of
+// them; how long a block waits for its factors, and from eight terms to the next, is assumed.
+static int64_t ein__patch_loop_ps(const ein__gpu *g, const ein__tiled *p,
+                                  const ein__product_tile *t, int64_t waves, int64_t again) {
+    enum { ELEMENT = 28, AROUND = 8, WAIT_PS = 1200000, EIGHT_PS = 50000 };
+    int64_t elements = ein__patch_box(p, t)->elements, others = ein__patch_others(t);
+    int64_t eights = ein__ceil(p->depth, 8), terms = ein__ceil(p->depth, t->terms) * t->terms;
+    const ein__factor_load *l = &p->load[2 - t->patch];
+    int64_t seen = t->patch == 1 ? t->rm : t->rn, fixed = t->patch == 1 ? t->rn : t->rm;
+    int64_t each = t->rm / 16 * (t->rn / 8) + seen / 4 + fixed / 16 * (l->along ? 5 : 8) + AROUND;
+    int64_t ops = elements * ELEMENT + others * terms * ein__load_each(p, l, t) / l->words +
+                  eights * each * EIN__PRODUCT_THREADS;
+    // Words of warps that lie in neighbouring rows of a patch conflict now and then.
+    int64_t lines = EIN__PRODUCT_THREADS / 32 * eights * (seen / 4 * 5 / 4 + fixed / 4);
+    int64_t bytes = 128 * lines + 8 * (elements + others * terms);
+    int64_t flop = ein__times(2 * t->rows * t->cols, 8 * eights);
+    int64_t one = ein__muldiv(flop, 1000 * 1000 * g->sms, g->tf32 * ein__tensor_share(g, t));
+    one = ein__most(one, ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32));
+    one = ein__most(one, ein__issued_ps(g, ops, 1));
+    int64_t l2 = g->bandwidth * (g->l2_rate > 100 ? g->l2_rate : 100) / 100;
+    int64_t fetch = ein__muldiv(
+        ein__times(ein__product_blocks(p, t), 4 * (elements + others * terms)), 1000 * 1000, l2);
+    int64_t ps = ein__most(ein__times(one, waves), fetch);
+    int64_t chain = ein__times(WAIT_PS + eights * EIGHT_PS, again);
+    return ein__plus(ein__most(ps, chain), EIN__PRODUCT_START_PS);
+}
+
 // Time of a tile's loops, one behind the other where there is a second product, and of its end.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
     int64_t waves = ein__ceil(blocks, ein__clustered(g->sms, p->together)),
             again = ein__ceil(blocks, ein__clustered(slots, p->together));
-    int64_t ps = ein__product_loop_ps(g, p, t, waves, again);
+    int64_t ps = t->patch ? ein__patch_loop_ps(g, p, t, waves, again)
+                          : ein__product_loop_ps(g, p, t, waves, again);
     if (p->addend) ps = ein__plus(ps, ein__product_loop_ps(g, p->addend, t, waves, again));
-    // Of warpgroups' tiles on one SM one ends while the other's products go on.
-    ps = ein__plus(ps, ein__product_ends_ps(p, t, t->warpgroups ? again : waves));
+    // Of warpgroups' tiles and patches' on one SM one ends while the other's products go on.
+    bool beside = t->warpgroups || t->patch;
+    ps = ein__plus(ps, ein__product_ends_ps(p, t, beside ? again : waves));
     return ein__plus(ps, ein__times(again - 1, EIN__PRODUCT_TURN_PS));
 }
 

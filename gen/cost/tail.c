@@ -35,7 +35,7 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     int64_t share = (p->depth + parts - 1) / parts;
     share = (share + t->terms - 1) / t->terms * t->terms;
     bool ragged = p->shifted && p->depth % t->terms;
-    if (parts > 1 && (ein__product_is_large(t) || ragged)) return 0;
+    if (parts > 1 && (ein__product_is_large(t) || ragged || t->patch)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 

@@ -63,7 +63,8 @@ static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
 // Bytes of shared memory that have to be asked for.
 static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
     if (r->math == EIN__MATH_FP32) return 0;
-    int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
+    int bytes = r->t->patch ? (int)ein__patch_bytes(&r->p, r->t)
+                            : ein__product_bytes(r->t, ein__kprod_stages(g, r));
     bytes += (int)r->tap_bytes;
     return bytes > EIN__SHARED_FREE ? bytes : 0;
 }

@@ -55,8 +55,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
                 ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_warpgroup,
-                ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_patch,
+                ein__tmpl_tiles_warpgroup, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -276,6 +276,7 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_WARPGROUPS), ein__tmpl_tiles_warpgroup,
                     sums, EIN__COUNT(sums));
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_PATCHES), ein__tmpl_tiles_patch, NULL, 0);
 }
 
 static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {

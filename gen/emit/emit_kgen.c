@@ -142,10 +142,11 @@ typedef enum ein__need {
     EIN__NEED_COLUMN,  // and, behind it, by the ein__red
     EIN__NEED_WARPGROUPS = EIN__NEED_COLUMN + 5,
     EIN__NEED_HALF_ERF,
+    EIN__NEED_PATCHES,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
-_Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");
+_Static_assert(EIN__NEEDS <= 64, "a set of needs has a bit for each");
 
 static bool ein__is_needed(ein__needs set, ein__need what) { return set >> what & 1; }
 

@@ -156,7 +156,7 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
 // A kernel to be measured, as its lines tell.
 typedef struct ein__pkernel {
     const char *key, *block, *name;
-    int64_t grid[3], block_size[3], smem, needs, rank;
+    int64_t grid[3], block_size[3], smem, needs[2], rank;
     int narg;
     bool half;
 } ein__pkernel;
@@ -184,7 +184,7 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
     bool ok = n && ein__key_numbers(&s, " grid=", k->grid, 3) == 3 &&
               ein__key_numbers(&s, " block=", k->block_size, 3) == 3 &&
               ein__key_number(&s, " smem=", &k->smem, 1 << 20) &&
-              ein__key_number(&s, " needs=", &k->needs, INT64_MAX) &&
+              ein__key_numbers(&s, " needs=", k->needs, 2) == 2 &&
               ein__key_number(&s, " rank=", &k->rank, INT32_MAX) && !strncmp(s, " size=", 6);
     for (int i = 0; ok && i < 3; i++)
         ok = k->grid[i] > 0 && k->grid[i] <= INT32_MAX && k->block_size[i] > 0 &&
@@ -626,7 +626,7 @@ static void ein__probe_part(ein__prober *z, ein__pkernel *kernel) {
     for (int i = part - 1; i < z->known && z->kernels < most && d->kernels >= 0; i += parts) {
         arrput(z->kernel, kernel[i]);
         z->kernels++;
-        z->needs |= (ein__needs)kernel[i].needs;
+        for (int k = 0; k < 2; k++) z->needs |= (ein__needs)kernel[i].needs[k] << 32 * k;
         z->half |= kernel[i].half;
     }
     if (part > 1) arrsetlen(z->call, 0);

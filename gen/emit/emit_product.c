@@ -32,6 +32,11 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
+    if (t->patch)
+        return ein__namef(g->ctx, "patch_tile<%d, %d, %d, %lld, %d, %d, %d, %lld, %s>", t->rows,
+                          t->cols, t->terms, (long long)r->p.depth, t->rm, t->rn, g->vec,
+                          (long long)ein__patch_box(&r->p, t)->elements,
+                          t->patch == 2 ? "true" : "false");
     if (t->warpgroups) {
         int across = ein__tile_side(t->cols) / g->vec;
         *rows = t->rows * across / EIN__PRODUCT_THREADS;
@@ -59,8 +64,14 @@ static void ein__kprod_placed(ein__kgen *g, const ein__kprod *r, const ein__kend
                *n = ein__kprod_flat(g, e->cols, e->ncol, "n");
     ein__buf in = {0}, body = {0}, head = {0};
     ein__put(&in, "");
-    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, e->nrow, r->p.extent[0]));
-    if (r->p.extent[1] % r->t->cols)
+    ein__put(&head, "");
+    for (int side = 0; side < 2; side++)
+        if (ein__kboxed(r, side))
+            ein__kbox_declare(g, r, side, side ? ein__kprod_column(r) : ein__kprod_row(r),
+                              text->s ? text->s : "", &in, &head);
+    if (!ein__kboxed(r, 0) && r->p.extent[0] % r->t->rows)
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, m, e->nrow, r->p.extent[0]));
+    if (!ein__kboxed(r, 1) && r->p.extent[1] % r->t->cols)
         ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, n, e->ncol, r->p.extent[1]));
     if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
     if (text->s) ein__kindent(&body, text->s, in.n ? 4 : 0);
@@ -68,8 +79,8 @@ static void ein__kprod_placed(ein__kgen *g, const ein__kprod *r, const ein__kend
     if (body.s) {
         const char *row = ein__namef(g->ctx, "m0 + %s", ein__kprod_row(r));
         const char *column = ein__namef(g->ctx, "n0 + %s", ein__kprod_column(r));
-        ein__kprod_declare(g, &head, e->rows, e->nrow, m, row, body.s);
-        ein__kprod_declare(g, &head, e->cols, e->ncol, n, column, body.s);
+        if (!ein__kboxed(r, 0)) ein__kprod_declare(g, &head, e->rows, e->nrow, m, row, body.s);
+        if (!ein__kboxed(r, 1)) ein__kprod_declare(g, &head, e->cols, e->ncol, n, column, body.s);
     }
     ein__buf_free(text);
     ein__putf(text, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
@@ -153,13 +164,14 @@ static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r)
     memcpy(e.cols, r->order[1], sizeof e.cols);
     if (step->nval > 1) ein__kscan_expr(g, &e.scan, ein__kprod_body(g, step));
     ein__kscan_out(g, &e.scan, step->out);
-    e.nrow = ein__kmerge(g, &e.scan, e.rows, r->n[0]);
-    e.ncol = ein__kmerge(g, &e.scan, e.cols, r->n[1]);
+    e.nrow = ein__kboxed(r, 0) ? r->n[0] : ein__kmerge(g, &e.scan, e.rows, r->n[0]);
+    e.ncol = ein__kboxed(r, 1) ? r->n[1] : ein__kmerge(g, &e.scan, e.cols, r->n[1]);
     for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
     for (int i = 0; i < e.nrow; i++) order[n++] = e.rows[i];
     for (int i = 0; i < e.ncol; i++) order[n++] = e.cols[i];
     bool ok = g->vec == 1 || (e.ncol && ein__kvector_out(g, step->out, order, n, &e.scan));
     if (ok && g->vec > 1) g->vec_slot = e.cols[e.ncol - 1];
+    if (ok && g->vec > 1 && ein__kboxed(r, 1)) ok = ein__kbox_extent(r, g->vec_slot) >= g->vec;
     if (ok) {
         ein__ktext value[4];
         int stored[2];
@@ -190,9 +202,19 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     int64_t below = r->parts, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
             down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
     memcpy(g->slot, r->slot, sizeof r->slot);
-    const char *column = ein__kprod_first(g, &below, across, r->t->cols);
-    ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
-              ein__kprod_first(g, &below, down, r->t->rows));
+    if (ein__kboxed(r, 1)) {
+        ein__kbox_index(g, r, 1, &below);
+        ein__putf(&r->index, "const %s m0 = %s;\n", u,
+                  ein__kprod_first(g, &below, down, r->t->rows));
+    } else if (ein__kboxed(r, 0)) {
+        ein__putf(&r->index, "const %s n0 = %s;\n", u,
+                  ein__kprod_first(g, &below, across, r->t->cols));
+        ein__kbox_index(g, r, 0, &below);
+    } else {
+        const char *column = ein__kprod_first(g, &below, across, r->t->cols);
+        ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
+                  ein__kprod_first(g, &below, down, r->t->rows));
+    }
     for (int i = r->n[2] - 1; i >= 0; i--) {
         const ein__kslot *s = &g->slot[r->order[2][i]];
         const char *digit = ein__kdigit(g, &below, s->n, 1);
@@ -225,7 +247,7 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 // for a second one.
 static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
     if (r->cluster) return ein__namef(g->ctx, "CLUSTER(%d)", r->parts);
-    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
+    bool few = (r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1]) || r->t->patch;
     bool two = few && r->parts == 1 && r->t->resident > 1;
     return two ? "__launch_bounds__(256, 2)" : "__launch_bounds__(256, 1)";
 }
@@ -235,6 +257,10 @@ static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : "";
 // The declaration of a factor's loads, and of what they make of what they have found.
 static void ein__kprod_put_load(const ein__kprod *r, int side, ein__buf *out) {
     const char *name = side ? "b" : "a";
+    if (ein__kboxed(r, side)) {
+        ein__put(out, r->load[side].s);
+        return;
+    }
     if (r->found[side].n) {
         ein__putf(out, "struct found_%s {\n", name);
         ein__kindent(out, r->found[side].s, 4);
@@ -401,8 +427,9 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
 // The loads of both factors of product `s`, whose tile and lines `r` has.
 static void ein__kprod_operands(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
     ein__kprod_terms(g, s, r);
-    ein__kprod_load(g, r, 0);
-    ein__kprod_load(g, r, 1);
+    for (int side = 0; side < 2; side++)
+        if (ein__kboxed(r, side)) ein__kprod_patch(g, r, side);
+        else ein__kprod_load(g, r, side);
     r->early = ein__kprod_early(g, r);
 }
 

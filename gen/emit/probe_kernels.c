@@ -3,7 +3,7 @@
 // third best definition; of products every tile that is estimated to be nearly as good as the best.
 // Contexts of other models hand theirs over as text (EIN_CALLS): a line with the row's key, then,
 // each behind a tab,
-//     #NAME grid=1x1x1 block=256x1x1 smem=0 needs=0 rank=0 text=CHARACTERS   how it is launched
+//     #NAME grid=1x1x1 block=256x1x1 smem=0 needs=0x0 rank=0 text=CHARACTERS   how it is launched
 //     @TYPE n=ELEMENTS at=OFFSET                                       an operand, or the result
 //     <...  >...  |...    functions that it calls, first lines apart; its own text; line by line
 // A kernel's rank is the place of the first plan that has it: the chosen one has 0.
@@ -90,9 +90,9 @@ static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int ra
     if (!ctx->status && !l.extra) {
         const ein__scope *s = ein__scope_of(ctx, step->val[0]);
         ein__putf(&out,
-                  "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%llu rank=%d size=", l.name,
+                  "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%ux%u rank=%d size=", l.name,
                   l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.smem,
-                  (unsigned long long)l.needs, rank);
+                  (unsigned)(l.needs & UINT32_MAX), (unsigned)(l.needs >> 32), rank);
         ein__put_box(&out, s->n, s->nt);
         ein__putf(&out, " sum=");
         ein__put_box(&out, s->n + s->nt, s->ns);

@@ -628,6 +628,7 @@ static void same_text(ein_ctx *ctx) {
 }
 
 #include "products.h"
+#include "patches.h"
 #include "strips.h"
 #include "skinny.h"
 #include "shares.h"
@@ -666,6 +667,7 @@ static void all_cases(ein_ctx *ctx) {
     bands(ctx);
     transforms(ctx);
     products(ctx);
+    patches(ctx);
     strips(ctx);
     skinny_products(ctx);
     shares(ctx);
