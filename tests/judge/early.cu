@@ -84,6 +84,16 @@ __global__ void waits_inside(const float *x, const float *w, float *y, bool) {
     y[self()] = s[BLOCK - 1 - threadIdx.x];
 }
 
+// Half words of shared memory, written ahead of the wait as they were by the launch before.
+__global__ void halves_inside(const float *x, const float *w, float *y, bool next_early) {
+    __shared__ unsigned short s[BLOCK];
+    s[threadIdx.x] = (unsigned short)w[self()];
+    cudaGridDependencySynchronize();
+    if (next_early) cudaTriggerProgrammaticLaunchCompletion();
+    __syncthreads();
+    y[self()] = (float)s[BLOCK - 1 - threadIdx.x] * x[N - 1 - self()];
+}
+
 #define IS(case) (strcmp(name, #case) == 0)
 
 // x -> a -> b -> y.
@@ -94,6 +104,7 @@ static void chain(const char *name, const float *x, const float *w, float *a, fl
     if (IS(reads_before)) second = reads_before;
     if (IS(early_trigger)) second = early_trigger;
     if (IS(waits_inside)) second = waits_inside;
+    if (IS(halves_inside)) second = halves_inside;
     const bool other = IS(library) || IS(library_no_wait) || IS(lets_library_in);
     launch(ORDERED, first, x, a, !other || IS(lets_library_in));
     if (IS(writes_before)) {
@@ -108,7 +119,8 @@ static void chain(const char *name, const float *x, const float *w, float *a, fl
         return;
     }
     launch(EARLY, second, a, w, b, true);
-    launch(IS(lets_ordered_in) ? ORDERED : EARLY, right, b, w, y, IS(lets_nothing_in));
+    launch(IS(lets_ordered_in) ? ORDERED : EARLY, IS(halves_inside) ? halves_inside : right, b, w,
+           y, IS(lets_nothing_in));
 }
 
 // The same on the host, from x[i] = i and w[i] = 3.

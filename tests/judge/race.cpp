@@ -294,7 +294,7 @@ void check_word(char *word, size_t from, size_t to, const access &a) {
     size_t offset = (uintptr_t)word % page_bytes;
     cell &whole = page->words[offset / 4];
     bool narrow = to - from != 4;
-    if (whole.launch != judge_now.launch && judge_self->ordered) {
+    if (whole.launch != judge_now.launch && (judge_self->ordered || a.shared)) {
         whole.flags = 0;
     }
     if (!(whole.flags & split)) {
