@@ -47650,6 +47650,10 @@ typedef struct ein__kgen {
     // Of loads that compute what they give: where, beside their own guards, what they read may be
     // read, "" everywhere. NULL: other loads.
     const char *inside;
+    // Where loads of a tile find anything, a position held in a tensor too: at `reached_level` and
+    // deeper. NULL: everywhere.
+    const char *reached;
+    int reached_level;
     // Slots of terms, or none, of which a table has what they add to the read's address and to its
     // guarded positions (emit_factor.c); these texts, and whether the first position has a lower
     // end ...
@@ -48218,7 +48222,10 @@ static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
         memcpy(&pad, &x->bits, sizeof pad);
         const char *s = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
         if (at.dtype != EIN__I32 || g->wide) s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
-        if (at.guard) s = ein__namef(g->ctx, "%s ? %s : %lld", at.guard, s, (long long)pad);
+        const char *guard = at.guard;
+        if (g->reached && *g->reached && at.level >= g->reached_level)
+            guard = guard ? ein__namef(g->ctx, "%s && %s", g->reached, guard) : g->reached;
+        if (guard) s = ein__namef(g->ctx, "%s ? %s : %lld", guard, s, (long long)pad);
         t.text = (ein__ktext){s, EIN__COND, at.level};
         t = ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
     } else {
@@ -52807,7 +52814,10 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
     if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
-    else at = ein__kprod_access(g, read, lane, &width);
+    g->reached = guard.s;
+    g->reached_level = 1;
+    if (!computed) at = ein__kprod_access(g, read, lane, &width);
+    g->reached = NULL;
     if (computed && !vector) width = 1;
     const char *across, *term;
     int wide = (along ? terms : ein__tile_side(tile)) / width;
@@ -55132,8 +55142,11 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     if (l.copy && outer->n == 1 && 128 % n == 0)
         apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
     if (apart) first.at = ein__namef(ctx, "%s(int)threadIdx.x / %lld", outer->from, n);
+    g->reached = l.copy ? test : NULL;
+    g->reached_level = 0;
     const char *value =
         ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test, apart);
+    g->reached = NULL;
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, &first, all);

@@ -374,8 +374,11 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     if (l.copy && outer->n == 1 && 128 % n == 0)
         apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
     if (apart) first.at = ein__namef(ctx, "%s(int)threadIdx.x / %lld", outer->from, n);
+    g->reached = l.copy ? test : NULL;
+    g->reached_level = 0;
     const char *value =
         ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test, apart);
+    g->reached = NULL;
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, &first, all);

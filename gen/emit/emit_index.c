@@ -414,7 +414,10 @@ static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
         memcpy(&pad, &x->bits, sizeof pad);
         const char *s = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
         if (at.dtype != EIN__I32 || g->wide) s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
-        if (at.guard) s = ein__namef(g->ctx, "%s ? %s : %lld", at.guard, s, (long long)pad);
+        const char *guard = at.guard;
+        if (g->reached && *g->reached && at.level >= g->reached_level)
+            guard = guard ? ein__namef(g->ctx, "%s && %s", g->reached, guard) : g->reached;
+        if (guard) s = ein__namef(g->ctx, "%s ? %s : %lld", guard, s, (long long)pad);
         t.text = (ein__ktext){s, EIN__COND, at.level};
         t = ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
     } else {

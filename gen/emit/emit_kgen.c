@@ -165,6 +165,10 @@ typedef struct ein__kgen {
     // Of loads that compute what they give: where, beside their own guards, what they read may be
     // read, "" everywhere. NULL: other loads.
     const char *inside;
+    // Where loads of a tile find anything, a position held in a tensor too: at `reached_level` and
+    // deeper. NULL: everywhere.
+    const char *reached;
+    int reached_level;
     // Slots of terms, or none, of which a table has what they add to the read's address and to its
     // guarded positions (emit_factor.c); these texts, and whether the first position has a lower
     // end ...
