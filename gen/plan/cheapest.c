@@ -2,8 +2,9 @@
 
 enum {
     EIN__LAUNCHES = 4,    // they are a good part of a plan from one in so many parts of its time on
-    EIN__SOON_STEPS = 8,  // of a plan that is soon made again
-    EIN__NEAR_PERCENT = 10  // that a plan may cost more and still be the cheapest without calls
+    EIN__SOON_STEPS = 8,  // of a small plan
+    EIN__NEAR_PERCENT = 25,  // that a plan may cost more and still be the cheapest with fewer calls
+    EIN__FEWER_PERCENT = 7   // that such a plan must cost less where launches are no good part
 };
 
 // A plan with what it was made by: what is explained is priced as it was.
@@ -28,9 +29,13 @@ static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
     ctx->channels_last = p->channels_last;
 }
 
-static bool ein__has_calls(const ein__plan *p) {
+// Whether a plan calls a library: any, or `cudnn`.
+static bool ein__has_calls(const ein__plan *p, bool cudnn) {
     bool any = false;
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) any |= ein__is_call(p->step[i].kind);
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        ein__skind2 kind = p->step[i].kind;
+        any |= ein__is_call(kind) && !(cudnn && kind == EIN__K_GEMM);
+    }
     return any;
 }
 
@@ -50,62 +55,74 @@ static bool ein__costs_less(const ein__plan *p, const ein__plan *q) {
     return ein__plan_cost(p) < ein__plan_cost(q);
 }
 
-// Whether plan `p`, without calls, is taken instead of one with them: it must be cheaper with
-// doubts as well. No library is linked for calls that are estimated at just what our kernels are.
-static bool ein__needs_no_calls(const ein__plan *p, const ein__plan *with) {
-    int64_t ps = ein__plan_cost(p), least = ein__plan_cost(with);
-    return ps == least || (ps < least && ein__doubted_cost(p) < ein__doubted_cost(with));
+// Whether a plan is small, or launches are a good part of what it takes.
+static bool ein__is_short(const ein_ctx *ctx, const ein__plan *p) {
+    int64_t launches = arrlen(p->step) * ein__gpu_of(ctx)->node_ns * 1000;
+    return arrlen(p->step) <= EIN__SOON_STEPS || launches >= ein__plan_cost(p) / EIN__LAUNCHES;
 }
 
-// What a plan costs, and without derivation.
-typedef struct ein__offer {
-    int64_t ps, baseline;
-} ein__offer;
-
-static ein__offer ein__offer_of(const ein__plan *p) {
-    int64_t ps = ein__plan_cost(p);
-    return (ein__offer){ps, p->baseline_ps ? p->baseline_ps : ps};
+// Whether plan `p`, with fewer libraries, is taken instead of one with more: it must be cheaper
+// with doubts as well, and by more than them where it is not launches that it saves. No library is
+// linked for calls that are estimated at just what our kernels are.
+static bool ein__needs_fewer_calls(const ein_ctx *ctx, const ein__plan *p, const ein__plan *with) {
+    int64_t ps = ein__plan_cost(p), least = ein__plan_cost(with), doubted = ein__doubted_cost(p);
+    if (!ein__is_short(ctx, with)) doubted = ein__muldiv(doubted, 100 + EIN__FEWER_PERCENT, 100);
+    return ps == least || (ps < least && doubted < ein__doubted_cost(with));
 }
 
-// Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one is
-// `better`.
-static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
-                           bool (*better)(const ein__plan *p, const ein__plan *best),
-                           ein__offer *tried) {
-    ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
+// Gives up what was planned for `other`, which is the context's plan now or was before.
+static void ein__forget_plan(ein__planned *other) {
+    ein__plan_free(&other->plan);
+    ein__search_free(other->search);
+}
+
+// Plans in the context's arithmetic with `libs`; the context's plan stays unless the other one is
+// taken for it.
+static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
+    ein__planned best = ein__planned_now(ctx), other = {.math = best.math, .libs = libs};
+    bool calls = ein__has_calls(&best.plan, false);
+    int64_t baseline = best.plan.baseline_ps ? best.plan.baseline_ps : ein__plan_cost(&best.plan);
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
     ein__count_problems(ctx);
     other = ein__planned_now(ctx);
-    *tried = ein__offer_of(&other.plan);
-    if (ok && better(&other.plan, &best.plan)) {
-        other = best;
-    } else {
-        ein__plan_again(ctx, &best);
-    }
-    ein__plan_free(&other.plan);
-    ein__search_free(other.search);
+    bool taken = ok && (calls ? ein__needs_fewer_calls(ctx, &other.plan, &best.plan)
+                              : ein__costs_less(&other.plan, &best.plan));
+    if (!taken) ein__plan_again(ctx, &best);
+    ein__forget_plan(taken ? &best : &other);
+    // What is gained is gained over the plan with all libraries.
+    if (taken) ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;
 }
 
-// The same without libraries, where launches are a good part of what the plan takes, or it is soon
-// made: calls are chosen one by one, but what a kernel of ours saves is often the step before or
-// behind it, and how tensors are stored was decided with calls in mind. The baseline is still the
-// one with calls.
-static bool ein__try_without_calls(ein_ctx *ctx, ein_math math, ein_libs libs,
-                                   const ein__offer *with) {
-    int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
-    const ein__step *steps = ctx->plan.step;
-    bool calls = ein__has_calls(&ctx->plan);
-    ein__offer none;
-    bool few = arrlen(ctx->plan.step) <= EIN__SOON_STEPS ||
-               launches >= ein__plan_cost(&ctx->plan) / EIN__LAUNCHES;
-    if (libs == EIN_LIBS_NONE || !few) return true;
-    bool ok = ein__try_other(ctx, math, EIN_LIBS_NONE,
-                             calls ? ein__needs_no_calls : ein__costs_less, &none);
-    if (ctx->plan.step != steps)
-        ctx->plan.baseline_ps = none.ps < with->baseline ? with->baseline : 0;
+// Plans with fewer of the libraries that the context's plan was made with: calls are chosen one by
+// one, but what a kernel of ours saves is often the step before or behind it, and how tensors are
+// stored was decided with calls in mind. Where there is no call to be given up kernels were chosen
+// beside one.
+static bool ein__try_fewer_calls(ein_ctx *ctx) {
+    ein_libs libs = ctx->desc.libs;
+    bool any = ein__has_calls(&ctx->plan, false), few = ein__is_short(ctx, &ctx->plan), ok = true;
+    if (libs == EIN_LIBS_ALL && (ein__has_calls(&ctx->plan, true) || few))
+        ok = ein__try_libs(ctx, EIN_LIBS_CUBLAS);
+    if (ok && libs != EIN_LIBS_NONE && (any || few)) ok = ein__try_libs(ctx, EIN_LIBS_NONE);
+    return ok;
+}
+
+// Plans in arithmetic `math` and with `libs` or fewer; the context's plan stays unless the other
+// one is cheaper.
+static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer) {
+    ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
+    int64_t near = ein__muldiv(ein__plan_cost(&best.plan), 100 + EIN__NEAR_PERCENT, 100);
+    ein__count_problems(ctx);
+    ein__plan_again(ctx, &other);
+    bool ok = ein__plan_math(ctx);
+    ein__count_problems(ctx);
+    if (ok && fewer && ein__plan_cost(&ctx->plan) <= near) ok = ein__try_fewer_calls(ctx);
+    other = ein__planned_now(ctx);
+    bool taken = ok && ein__costs_less(&other.plan, &best.plan);
+    if (!taken) ein__plan_again(ctx, &best);
+    ein__forget_plan(taken ? &best : &other);
     return ok;
 }
 
@@ -118,20 +135,13 @@ static bool ein__has_math(const ein_ctx *ctx, int m) {
 // and forbids basis changes. What is asked for is what a mode's calls cost, or one definition, is
 // planned in that mode alone.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
-    bool ok = ein__plan_math(ctx);
-    bool one = ctx->desc.probe || ctx->desc.form, alone = one || ctx->desc.only_math;
-    int least = alone ? (int)ctx->asked : 0;
-    ein__offer tried[EIN_MATH_FP16 + 1] = {{0}};
-    tried[ctx->asked] = ein__offer_of(&ctx->plan);
-    for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
-        if (ein__has_math(ctx, m))
-            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__costs_less, &tried[m]);
-    // Where calls made one arithmetic the cheapest, without them it may be another one.
     ein_libs libs = ctx->desc.libs;
-    int64_t near = ein__muldiv(ein__plan_cost(&ctx->plan), 100 + EIN__NEAR_PERCENT, 100);
-    for (int m = (int)ctx->asked; ok && !one && !ctx->desc.baseline && m >= least; m--)
-        if (ein__has_math(ctx, m) && tried[m].ps <= near)
-            ok = ein__try_without_calls(ctx, (ein_math)m, libs, &tried[m]);
+    bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
+    bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
+    int least = alone ? (int)ctx->asked : 0;
+    if (ok && fewer) ok = ein__try_fewer_calls(ctx);
+    for (int m = (int)ctx->asked - 1; ok && m >= least; m--)
+        if (ein__has_math(ctx, m)) ok = ein__try_math(ctx, (ein_math)m, libs, fewer);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->approach = ctx->plan.approach;
