@@ -44,6 +44,7 @@ typedef struct ein__product_tile {
 
 enum {
     EIN__PRODUCT_THREADS = 256,
+    EIN__PRODUCT_PLAIN = 34,  // tiles without patches, the first ones
     EIN__PRODUCT_TILES = 44,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
@@ -136,6 +137,11 @@ static int64_t ein__patch_bytes(const ein__tiled *p, const ein__product_tile *t)
     int64_t terms = ein__times(ein__ceil(p->depth, t->terms), t->terms);
     int64_t bytes = terms * (4 * ein__patch_others(t) + 4) + ein__patch_box(p, t)->elements * 4;
     return ein__ceil(bytes + 8, 128) * 128;
+}
+
+// Tiles that may compute product `p`, from the first on.
+static int ein__product_tiles(const ein__tiled *p) {
+    return p->patch.side ? EIN__PRODUCT_TILES : EIN__PRODUCT_PLAIN;
 }
 
 static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
@@ -667,7 +673,7 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     const ein__gpu *g = ein__gpu_of(ctx);
     const ein__product_tile *best = NULL;
     *ps = INT64_MAX;
-    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+    for (int i = 0; i < ein__product_tiles(p); i++) {
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t) || !ein__product_pays(p, t)) continue;
         int64_t waves = ein__ceil(ein__product_blocks(p, t), g->sms);

@@ -119,7 +119,8 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth, false};
     if ((double)whole <= least) return whole;
     best = whole;
-    for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
+    // Patches' tiles share no terms.
+    for (int i = 0; i < EIN__PRODUCT_PLAIN; i++) {
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t) || !ein__product_pays(p, t)) continue;
         // A machine that is full has nothing to gain.

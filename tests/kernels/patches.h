@@ -67,9 +67,8 @@ static void patches(ein_ctx *ctx) {
         {4, 70, 16, 16, 2, 2, 1, 1, 0, true, true},   {3, 8, 25, 23, 5, 5, 1, 1, 2, false, false},
         {1, 16, 24, 30, 4, 4, 2, 1, 1, true, false},
     };
-    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+    for (int tile = EIN__PRODUCT_PLAIN + 1; tile <= EIN__PRODUCT_TILES; tile++) {
         const ein__product_tile *t = &ein__product_table[tile - 1];
-        if (!t->patch) continue;
         force_tile(ctx, tile);
         for (int i = 0; i < 3; i++)
             patch_window(ctx, &of[(3 * tile + i) % COUNT(of)], t->patch == 1, tile + i);

@@ -4,9 +4,6 @@
 static int forced_tile;   // place in the table of tiles from 1; 0: as the estimate has it
 static int forced_parts;  // blocks that share the terms of a tile; 0: one
 
-// Tiles of the table whose factors are no patches (patches.h), which are the last ones.
-enum { PLAIN_TILES = 34 };
-
 // Takes the tile and the mode that it belongs to; 0: as the estimate has it, in FP32.
 static void force_tile(ein_ctx *ctx, int tile) {
     ein__math math = tile ? ein__product_table[tile - 1].math : EIN__MATH_FP32;
@@ -39,7 +36,7 @@ static void product(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, co
 static void product_sizes(ein_ctx *ctx) {
     static const int64_t extent[] = {1, 3, 5, 7, 17, 49, 127, 129};
     static const char *const order[] = {"012", "021", "102", "210"};
-    for (int tile = 1; tile <= PLAIN_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         force_tile(ctx, tile);
         int tensor = ein__product_table[tile - 1].math != EIN__MATH_FP32;
         for (int i = tile % 3; i < COUNT(extent); i += 3) {
@@ -175,7 +172,7 @@ static void product_others(ein_ctx *ctx) {
 // Terms shared by blocks, the last of which have fewer; epilogues behind their sum.
 static void product_parts(ein_ctx *ctx) {
     static const int64_t extent[] = {3, 70, 33, 130, 20, 64};
-    for (int tile = 1; tile <= PLAIN_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         force_tile(ctx, tile);
         int by = ein__product_table[tile - 1].math ? 4 : 2;
         for (forced_parts = 2 + tile % by; forced_parts <= 5; forced_parts += by) {
@@ -247,7 +244,7 @@ static void product_norms(ein_ctx *ctx) {
     static const int64_t rows[] = {5, 64, 33, 130, 16, 32}, terms[] = {64, 24, 130, 7, 256, 97};
     static const char *const order[] = {"01", "01", "10"};
     ctx->rule_mask = ~(uint64_t)0;
-    for (int tile = 1; tile <= PLAIN_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         const ein__product_tile *t = &ein__product_table[tile - 1];
         bool tensor = t->math != EIN__MATH_FP32;
         force_tile(ctx, tile);
@@ -260,7 +257,7 @@ static void product_norms(ein_ctx *ctx) {
         else product_norm(ctx, 24, 24, 2 * t->terms, tile % 4, false, order[1 + tile / 4 % 2]);
     }
     // Rows that blocks share, too: whole steps of the loop, or fewer at the end.
-    for (int tile = 1; tile <= PLAIN_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         int64_t turn = ein__most(ein__product_table[tile - 1].terms, 32);
         force_tile(ctx, tile);
         forced_parts = 2 + tile % 3;
@@ -284,14 +281,14 @@ static void products(ein_ctx *ctx) {
     product_window(ctx, 3, 48, 5, 4, 2, 1, 1, 1, false);
     force_tile(ctx, 0);
     product_others(ctx);
-    for (int tile = 1; tile <= PLAIN_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         if (ein__product_table[tile - 1].math == EIN__MATH_FP32) continue;
         force_tile(ctx, tile);
         product_windows(ctx, 1 + tile % 2, tile, 1);
         if (ein__product_table[tile - 1].rows == 16) product_others(ctx);
     }
     // Places of terms come from a table, in all forms of one.
-    for (int tile = 1; tile <= PLAIN_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         force_tile(ctx, tile);
         product_taps(ctx, tile % 4 - 2, tile % 3 ? 8 : 9);
         if (tile % 5 == 1) product_volume(ctx);
