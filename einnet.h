@@ -49244,7 +49244,9 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
         if (below > 1) ein__putf(&e, " / %lld%s", (long long)below, u);
         if (i > 0) ein__putf(&e, " %% %lld%s", (long long)size, u);
         const char *open = below > 1 || i > 0 ? "(" : "", *close = *open ? ")" : "";
-        if (used & 1u << s) {
+        if ((used & 1u << s) && size == 1) {
+            ein__putf(b, "const %s %s = 0;\n", type, g->slot[s].name);
+        } else if (used & 1u << s) {
             ein__putf(b, "const %s %s = (%s)%s%s%s", type, g->slot[s].name, type, open, e.s, close);
             if (s == g->vec_slot && g->vec > 1) ein__putf(b, " * %d", g->vec);
             ein__put(b, ";\n");
@@ -51535,7 +51537,8 @@ static void ein__krows_free(ein__krows *r) {
     ein__buf_free(&r->ahead);
 }
 
-// The iterators of the row and of the rest, ordered and merged over all definitions of the step.
+// The iterators of the row and of the rest, ordered as the result lies in memory, or as they are
+// where it has none of the row's, and merged over all definitions of the step.
 static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) {
     const ein__scope *s = NULL;
     for (int i = 0; i < step->nval; i++) {
@@ -51555,7 +51558,8 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
     int order[EIN__MAX_RANK], n = ein__korder(g, step->out, order);
     for (int i = 0; i < n; i++)
         if (order[i] < (int)s->nt) r->t[r->nt++] = order[i];
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) r->s[r->ns++] = (int)i;
+        else r->s[r->ns++] = order[i];
+    for (uint32_t i = s->nt; i < s->nt + s->ns && r->ends; i++) r->s[r->ns++] = (int)i;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool row = i < s->nt;
         g->slot[i].name =

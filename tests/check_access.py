@@ -65,6 +65,18 @@ def weighted(name, shape, weights, text):
         name, shape, "\n".join(lines), text)
 
 
+GROUPS = """ein 1
+model groups
+input x: f32[16,256,64,64]
+weight k: f32[256,256,3,3] = randn(std=0.02)
+weight l: f32[256,256,3,3] = randn(std=0.02)
+weight g: f32[256] = uniform(lo=0.5, hi=1.5)
+weight b: f32[256] = randn(std=0.1)
+output y
+c = Conv(x, k; pads=1)
+n = GroupNormalization(c, g, b; num_groups=32)
+y = Conv(n, l; pads=1)
+"""
 DEPTHWISE = "Conv(x, k; pads=%d, strides=%d, group=%d)"
 # Kernel, model, options; the narrowest store in bytes, and the least share of the loads that are at
 # least as wide, in percent. What several lanes add up is stored one by one.
@@ -307,6 +319,19 @@ LARGE = [("tf32", "h200", "tensor_tile<.*, 64, 64, "), ("fp16", "a100", "tensor_
          ("fp16", "h200", "warpgroup_tile<__half, 128, 256, ")]
 
 
+def check_groups(folder):
+    """A norm of groups of channels, where channels lie side by side, goes along these."""
+    source, path = os.path.join(folder, "model.ein"), os.path.join(folder, "groups.cu")
+    with open(source, "w") as f:
+        f.write(GROUPS)
+    subprocess.run(["build/einnet", "emit", source, "-o", path, "--math", "fp16"], check=True)
+    with open(path) as f:
+        rows = [kernel for _, kernel in steps_of(f.read()) if kernel.startswith("k_row")]
+    wide = compiled(path, folder)
+    ok = len(rows) == 1 and min(wide[rows[0]][0] + wide[rows[0]][1]) >= 16
+    return None if ok else "groups: %s" % [(row, wide[row]) for row in rows]
+
+
 def check_taps(math, channels, width, want, folder):
     """What the terms of a window add to addresses comes from a table, in tiles of 96 lines, too; on
     tensor cores a word has two positions, of images that are no larger than half of it can say."""
@@ -332,7 +357,7 @@ def main():
         found = [check(case, folder) for case in CASES]
         found += [check_program(program, folder) for program in PROGRAMS]
         found += [check_ahead(each, folder) for each in AHEAD]
-        found += [check_copies(folder), check_columns(folder)]
+        found += [check_copies(folder), check_columns(folder), check_groups(folder)]
         found += [check_steps(math, folder) for math in ("tf32", "fp16")]
         found += [check_large(*case, folder) for case in LARGE]
         found += [check_ends(math, folder) for math in ("fp32", "tf32", "fp16")]

@@ -234,7 +234,9 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
         if (below > 1) ein__putf(&e, " / %lld%s", (long long)below, u);
         if (i > 0) ein__putf(&e, " %% %lld%s", (long long)size, u);
         const char *open = below > 1 || i > 0 ? "(" : "", *close = *open ? ")" : "";
-        if (used & 1u << s) {
+        if ((used & 1u << s) && size == 1) {
+            ein__putf(b, "const %s %s = 0;\n", type, g->slot[s].name);
+        } else if (used & 1u << s) {
             ein__putf(b, "const %s %s = (%s)%s%s%s", type, g->slot[s].name, type, open, e.s, close);
             if (s == g->vec_slot && g->vec > 1) ein__putf(b, " * %d", g->vec);
             ein__put(b, ";\n");

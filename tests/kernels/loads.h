@@ -67,7 +67,7 @@ static void product_typed(ein_ctx *ctx, int turn, int64_t m, int64_t n, int64_t 
 static void product_loads(ein_ctx *ctx) {
     static const int64_t extent[] = {33, 64, 7, 130, 20};
     int turn[EIN__MATH_FP16 + 1] = {0};
-    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+    for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         force_tile(ctx, tile);
         // Every arithmetic has each kind on both sides, once with whole vectors.
         for (int i = 0; i < 2; i++) {
