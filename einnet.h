@@ -21761,11 +21761,14 @@ static ein__ex ein__side_put(ein_ctx *ctx, const ein__side *z, ein__ex ex) {
 // until it is, the kernel goes on, behind the last of all keys with the first one.
 //
 // K is looked for in the conditions of the score, and both sides of it are what the score is there.
+// Where several iterators count rows, as heads that share their keys do beside positions, that of i
+// counts slowest: `each` neighbours have the same i.
 
-// Key a * i + key, i the row.
+// Key a * i + key, i the row, or the quotient of it by `each`, which slot `row` counts.
 typedef struct ein__attention_edge {
     bool is;
-    int64_t a, key;
+    int row;
+    int64_t a, key, each;
 } ein__attention_edge;
 
 typedef struct ein__attention_mask {
@@ -21861,12 +21864,15 @@ static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__atten
     uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
     const ein__index *f = ein__ix_get(ctx, k);
     uint32_t row = 0, key = 0;
-    if ((used & a->keys) != a->keys || (rows && rows != a->rows) || rows & (rows - 1)) return none;
+    int64_t each = 1;
+    if ((used & a->keys) != a->keys || rows & ~a->rows || rows & (rows - 1)) return none;
     while (!(a->keys >> key & 1)) key++;
     while (rows && !(rows >> row & 1)) row++;
+    for (uint32_t i = 0; rows && i < a->slots; i++)
+        if ((a->rows & ~rows) >> i & 1) each = ein__times(each, a->box.n[i]);
     int64_t by = rows ? ein__ix_coef(ctx, k, row) : 0;
     if (ein__ix_coef(ctx, k, key) != (begin ? 1 : -1)) return none;
-    ein__attention_edge e = {true, begin ? -by : by, begin ? -f->c : f->c + 1};
+    ein__attention_edge e = {true, (int)row, begin ? -by : by, begin ? -f->c : f->c + 1, each};
     if (e.a < 0 || e.a > INT32_MAX || e.key > INT32_MAX || e.key < -INT32_MAX) return none;
     // Where a kernel begins is counted in 32 bits; and where no key is hidden there is no edge.
     int64_t last = rows ? ein__times(e.a, a->box.n[row]) : 0;
@@ -21879,7 +21885,7 @@ static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__atten
 // constant, the same on both sides. Gives its K; none.
 static ein__ix ein__attention_find(ein_ctx *ctx, const ein__attention *a, ein__ex score, bool begin,
                                    ein__attention_mask *m) {
-    ein__attention_edge *edge = begin ? &m->begin : &m->end;
+    ein__attention_edge *edge = begin ? &m->begin : &m->end, *other = begin ? &m->end : &m->begin;
     ein__attention_limits all = {.n = 0};
     ein__ix best = {0};
     if (edge->is) return best;
@@ -21887,7 +21893,8 @@ static ein__ix ein__attention_find(ein_ctx *ctx, const ein__attention *a, ein__e
     for (int i = 0; i < all.n; i++) {
         ein__attention_edge e = ein__attention_edge_of(ctx, a, all.k[i], begin);
         bool closer = begin ? e.key > edge->key : e.key < edge->key;
-        if (!e.is || (edge->is && (e.a != edge->a || !closer))) continue;
+        if (!e.is || (edge->is && (e.a != edge->a || e.row != edge->row || !closer))) continue;
+        if (other->is && other->a && e.a && other->row != e.row) continue;
         ein__side hidden = ein__side_of(ctx, all.k[i], false);
         ein__ex value = ein__side_put(ctx, &hidden, score);
         if (!value.i || !ein__attention_fixed(ctx, a, value)) continue;
@@ -21946,8 +21953,14 @@ EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__a
     return m->begin.is || m->end.is;
 }
 
+// The slot of the rows that counts slowest where there are several, or -1: any.
+static int ein__attention_slowest(const ein__attention_mask *m) {
+    const ein__attention_edge *e = m->end.is && m->end.a ? &m->end : &m->begin;
+    return e->is && e->a ? e->row : -1;
+}
+
 static int64_t ein__attention_edge_at(const ein__attention_edge *e, int64_t row, int64_t most) {
-    int64_t key = e->a * row + e->key;
+    int64_t key = e->a * (row / e->each) + e->key;
     return key < 0 ? 0 : key < most ? key : most;
 }
 
@@ -54648,10 +54661,14 @@ static bool ein__kattention_skips(const ein__attention_tile *t) {
 // The edge of the tile's row `row`, `back` keys before it.
 static const char *ein__kattention_edge(ein__kgen *g, const ein__attention_edge *e, int64_t row,
                                         int64_t back) {
-    long long key = (long long)(e->key + e->a * row - back), far = key < 0 ? -key : key;
-    const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a);
+    bool whole = e->a && e->each > 1;  // a row is not a's multiple of keys
+    long long key = (long long)(e->key + (whole ? 0 : e->a * row) - back);
+    long long far = key < 0 ? -key : key;
+    const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a), *at = "m0";
     if (!e->a) return ein__namef(g->ctx, "%lld", key);
-    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+    if (whole && row) at = ein__namef(g->ctx, "(m0 + %lld)", (long long)row);
+    if (whole) at = ein__namef(g->ctx, "(%s / %lld)", at, (long long)e->each);
+    return ein__namef(g->ctx, "%s%s %c %lld", by, at, key < 0 ? '-' : '+', far);
 }
 
 // The first key that no row of the tile attends to, or "" where there is none for any tile.
@@ -54676,11 +54693,21 @@ static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, c
     static const char *const names[] = {"ahead", "back"}, *const by[] = {">=", "<"};
     const ein__attention_edge *edge[] = {&t->mask.end, &t->mask.begin};
     bool same = edge[0]->is && edge[1]->is && edge[0]->a == edge[1]->a;
+    same = same && edge[0]->each == edge[1]->each;
     const char *test = "";
     for (int i = 0; i < 2; i++) {
         long long a = (long long)edge[i]->a, key = (long long)edge[i]->key;
         if (!edge[i]->is) continue;
         const char *name = names[same ? 0 : i];
+        if (edge[i]->each > 1 && a) {
+            ein__putf(b,
+                      "const %s %s = u0 + first + 8 * j + lane %% 4 * 2 + e %% 2\n"
+                      "    - %lld * ((m0 + own + 16 * m + lane / 4 + e / 2 * 8) / %lld);\n",
+                      ein__kint(g), names[i], a, (long long)edge[i]->each);
+            test = ein__namef(g->ctx, "%s%s%s %s %lld", test, *test ? " || " : "", names[i], by[i],
+                              key);
+            continue;
+        }
         if (!i || !same)
             ein__putf(b,
                       "const %s %s = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
@@ -54718,7 +54745,7 @@ static void ein__kattention_begins(ein__kgen *g, const ein__attention_tile *t, e
         ein__putf(b, "const int low = %lld;\n", (long long)ein__attention_low(t, 0));
         return;
     }
-    int64_t last = begin->a * (t->row_tiles - 1) * t->rows + begin->key;
+    int64_t last = begin->a * ((t->row_tiles - 1) * t->rows / begin->each) + begin->key;
     const char *seen = "seen";
     if (last >= all) seen = ein__namef(g->ctx, "min(seen, %lld)", all - t->keys);
     ein__putf(b, "const int seen = (int)(%s);\n", ein__kattention_edge(g, begin, 0, 0));
@@ -54829,11 +54856,14 @@ static ein__ex ein__kattention_moved(ein_ctx *ctx, const ein__kattention_form *f
     return ein__ex_subst(ctx, ex, map, EIN__MAX_ITERS);
 }
 
+// The slots of `mask`, `first` outermost if it is one of them and the others as the result has
+// them.
 static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, uint32_t mask,
-                                 ein__val out, int *slot) {
+                                 int first, ein__val out, int *slot) {
     int order[EIN__MAX_RANK], all = ein__korder(g, out, order), n = 0;
+    if (first >= 0 && mask >> first & 1) slot[n++] = first;
     for (int i = 0; i < all; i++)
-        if (mask >> order[i] & 1) slot[n++] = order[i];
+        if (mask >> order[i] & 1 && order[i] != first) slot[n++] = order[i];
     for (uint32_t i = f->a.nt; i < f->a.slots; i++)
         if (mask >> i & 1) slot[n++] = (int)i;
     return ein__kmerge(g, &f->scan, slot, n);
@@ -54931,11 +54961,12 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         for (int i = 0; i < 2; i++) row[i]->k[a->group] = ein__kmul(g, row[i]->k[a->head], a->each);
         f->scan.used |= 1u << a->group;
     }
-    f->nbatch = ein__kattention_order(g, f, a->batch, step->out, f->batch);
-    f->rows.n = ein__kattention_order(g, f, a->rows, step->out, f->rows.slot);
-    f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
-    f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
-    f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    int first = f->t.masked ? ein__attention_slowest(&f->t.mask) : -1;
+    f->nbatch = ein__kattention_order(g, f, a->batch, -1, step->out, f->batch);
+    f->rows.n = ein__kattention_order(g, f, a->rows, first, step->out, f->rows.slot);
+    f->cols.n = ein__kattention_order(g, f, a->cols, -1, step->out, f->cols.slot);
+    f->keys.n = ein__kattention_order(g, f, a->keys, -1, step->out, f->keys.slot);
+    f->depth.n = ein__kattention_order(g, f, a->depth, -1, step->out, f->depth.slot);
     ein__kattention_lay(g, f);
     f->pairs = ein__kattention_pairs(g, f, step->out);
     for (int i = 0; i < g->ninner && f->pairs; i++)

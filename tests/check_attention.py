@@ -47,6 +47,8 @@ COUNTS = [
     ("tests/unseen/attention_causal.ein", 2, 10, []),
     ("tests/unseen/attention_causal.ein", 2, 10, ["--math", "tf32"]),
     ("tests/unseen/attention_grouped.ein", 1, 2, []),
+    ("tests/unseen/attention_shared.ein", 2, 2, []),
+    ("tests/unseen/attention_shared.ein", 2, 2, ["--math", "tf32"]),
     ("tests/unseen/causal_added.ein", 3, 4, []),
     ("tests/unseen/safe_softmax.ein", 2, 2, []),
     ("tests/unseen/safe_softmax.ein", 2, None, ["--math", "fp16"]),
@@ -336,6 +338,19 @@ def check_window(folder, math):
         raise run_models.Failure(str(us))
 
 
+def check_shared():
+    """Tiles of heads that share keys end and begin with those of their positions, and cost so."""
+    us = {}
+    for heads in (2, 8):
+        text = emit("tests/unseen/attention_shared.ein",
+                    ["--dim", "M=2048", "--dim", "G=%d" % heads, "--math", "fp16"])
+        us[heads] = float(re.search(r"([\d.]+) us estimated", text).group(1))
+        if heads == 2 and not re.search(r"if \(u0 >= \(\(m0 \+ \d+\) / 4\) \+ 1", text):
+            raise run_models.Failure("no keys of shared heads are left out")
+    if us[2] > 1.1 * us[8]:
+        raise run_models.Failure("%s us" % us)
+
+
 def check_loads(text, most):
     """Maps in front of attentions that are kernels of their own."""
     found = re.findall(r"^// +[\d.]+ us \S+ (t[qkv]\d+) ", text, re.M)
@@ -558,6 +573,7 @@ def few_jobs(folder):
 def main():
     """Arguments: only tests whose name has one of them in it."""
     jobs = [("%s %s" % (c[0], " ".join(c[3])), check_count, c) for c in COUNTS]
+    jobs.append(("heads that share keys", check_shared, ()))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         texts, tensor_texts = [], []

@@ -47,7 +47,7 @@ tensor="$tensor tests/unseen/rotary_forms.ein tests/unseen/two_products.ein"
 # What is run as nvcc translates it: tensor cores, attention, early launches, stitched kernels, long
 # sums shared by blocks, gathers; and what has forms of its own without tensor cores.
 ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/attention_causal.ein'
-ptx="$ptx tests/unseen/attention_sliding.ein"
+ptx="$ptx tests/unseen/attention_sliding.ein tests/unseen/attention_shared.ein"
 ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unseen/tail.ein"
 ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
 ptx="$ptx tests/unseen/first_convolutions.ein tests/unseen/gathered_tiles.ein"

@@ -40,11 +40,14 @@ static ein__ex ein__kattention_moved(ein_ctx *ctx, const ein__kattention_form *f
     return ein__ex_subst(ctx, ex, map, EIN__MAX_ITERS);
 }
 
+// The slots of `mask`, `first` outermost if it is one of them and the others as the result has
+// them.
 static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, uint32_t mask,
-                                 ein__val out, int *slot) {
+                                 int first, ein__val out, int *slot) {
     int order[EIN__MAX_RANK], all = ein__korder(g, out, order), n = 0;
+    if (first >= 0 && mask >> first & 1) slot[n++] = first;
     for (int i = 0; i < all; i++)
-        if (mask >> order[i] & 1) slot[n++] = order[i];
+        if (mask >> order[i] & 1 && order[i] != first) slot[n++] = order[i];
     for (uint32_t i = f->a.nt; i < f->a.slots; i++)
         if (mask >> i & 1) slot[n++] = (int)i;
     return ein__kmerge(g, &f->scan, slot, n);
@@ -142,11 +145,12 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         for (int i = 0; i < 2; i++) row[i]->k[a->group] = ein__kmul(g, row[i]->k[a->head], a->each);
         f->scan.used |= 1u << a->group;
     }
-    f->nbatch = ein__kattention_order(g, f, a->batch, step->out, f->batch);
-    f->rows.n = ein__kattention_order(g, f, a->rows, step->out, f->rows.slot);
-    f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
-    f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
-    f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    int first = f->t.masked ? ein__attention_slowest(&f->t.mask) : -1;
+    f->nbatch = ein__kattention_order(g, f, a->batch, -1, step->out, f->batch);
+    f->rows.n = ein__kattention_order(g, f, a->rows, first, step->out, f->rows.slot);
+    f->cols.n = ein__kattention_order(g, f, a->cols, -1, step->out, f->cols.slot);
+    f->keys.n = ein__kattention_order(g, f, a->keys, -1, step->out, f->keys.slot);
+    f->depth.n = ein__kattention_order(g, f, a->depth, -1, step->out, f->depth.slot);
     ein__kattention_lay(g, f);
     f->pairs = ein__kattention_pairs(g, f, step->out);
     for (int i = 0; i < g->ninner && f->pairs; i++)

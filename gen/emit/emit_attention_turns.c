@@ -10,10 +10,14 @@ static bool ein__kattention_skips(const ein__attention_tile *t) {
 // The edge of the tile's row `row`, `back` keys before it.
 static const char *ein__kattention_edge(ein__kgen *g, const ein__attention_edge *e, int64_t row,
                                         int64_t back) {
-    long long key = (long long)(e->key + e->a * row - back), far = key < 0 ? -key : key;
-    const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a);
+    bool whole = e->a && e->each > 1;  // a row is not a's multiple of keys
+    long long key = (long long)(e->key + (whole ? 0 : e->a * row) - back);
+    long long far = key < 0 ? -key : key;
+    const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a), *at = "m0";
     if (!e->a) return ein__namef(g->ctx, "%lld", key);
-    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+    if (whole && row) at = ein__namef(g->ctx, "(m0 + %lld)", (long long)row);
+    if (whole) at = ein__namef(g->ctx, "(%s / %lld)", at, (long long)e->each);
+    return ein__namef(g->ctx, "%s%s %c %lld", by, at, key < 0 ? '-' : '+', far);
 }
 
 // The first key that no row of the tile attends to, or "" where there is none for any tile.
@@ -38,11 +42,21 @@ static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, c
     static const char *const names[] = {"ahead", "back"}, *const by[] = {">=", "<"};
     const ein__attention_edge *edge[] = {&t->mask.end, &t->mask.begin};
     bool same = edge[0]->is && edge[1]->is && edge[0]->a == edge[1]->a;
+    same = same && edge[0]->each == edge[1]->each;
     const char *test = "";
     for (int i = 0; i < 2; i++) {
         long long a = (long long)edge[i]->a, key = (long long)edge[i]->key;
         if (!edge[i]->is) continue;
         const char *name = names[same ? 0 : i];
+        if (edge[i]->each > 1 && a) {
+            ein__putf(b,
+                      "const %s %s = u0 + first + 8 * j + lane %% 4 * 2 + e %% 2\n"
+                      "    - %lld * ((m0 + own + 16 * m + lane / 4 + e / 2 * 8) / %lld);\n",
+                      ein__kint(g), names[i], a, (long long)edge[i]->each);
+            test = ein__namef(g->ctx, "%s%s%s %s %lld", test, *test ? " || " : "", names[i], by[i],
+                              key);
+            continue;
+        }
         if (!i || !same)
             ein__putf(b,
                       "const %s %s = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
@@ -80,7 +94,7 @@ static void ein__kattention_begins(ein__kgen *g, const ein__attention_tile *t, e
         ein__putf(b, "const int low = %lld;\n", (long long)ein__attention_low(t, 0));
         return;
     }
-    int64_t last = begin->a * (t->row_tiles - 1) * t->rows + begin->key;
+    int64_t last = begin->a * ((t->row_tiles - 1) * t->rows / begin->each) + begin->key;
     const char *seen = "seen";
     if (last >= all) seen = ein__namef(g->ctx, "min(seen, %lld)", all - t->keys);
     ein__putf(b, "const int seen = (int)(%s);\n", ein__kattention_edge(g, begin, 0, 0));

@@ -8,11 +8,14 @@
 // until it is, the kernel goes on, behind the last of all keys with the first one.
 //
 // K is looked for in the conditions of the score, and both sides of it are what the score is there.
+// Where several iterators count rows, as heads that share their keys do beside positions, that of i
+// counts slowest: `each` neighbours have the same i.
 
-// Key a * i + key, i the row.
+// Key a * i + key, i the row, or the quotient of it by `each`, which slot `row` counts.
 typedef struct ein__attention_edge {
     bool is;
-    int64_t a, key;
+    int row;
+    int64_t a, key, each;
 } ein__attention_edge;
 
 typedef struct ein__attention_mask {
@@ -108,12 +111,15 @@ static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__atten
     uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
     const ein__index *f = ein__ix_get(ctx, k);
     uint32_t row = 0, key = 0;
-    if ((used & a->keys) != a->keys || (rows && rows != a->rows) || rows & (rows - 1)) return none;
+    int64_t each = 1;
+    if ((used & a->keys) != a->keys || rows & ~a->rows || rows & (rows - 1)) return none;
     while (!(a->keys >> key & 1)) key++;
     while (rows && !(rows >> row & 1)) row++;
+    for (uint32_t i = 0; rows && i < a->slots; i++)
+        if ((a->rows & ~rows) >> i & 1) each = ein__times(each, a->box.n[i]);
     int64_t by = rows ? ein__ix_coef(ctx, k, row) : 0;
     if (ein__ix_coef(ctx, k, key) != (begin ? 1 : -1)) return none;
-    ein__attention_edge e = {true, begin ? -by : by, begin ? -f->c : f->c + 1};
+    ein__attention_edge e = {true, (int)row, begin ? -by : by, begin ? -f->c : f->c + 1, each};
     if (e.a < 0 || e.a > INT32_MAX || e.key > INT32_MAX || e.key < -INT32_MAX) return none;
     // Where a kernel begins is counted in 32 bits; and where no key is hidden there is no edge.
     int64_t last = rows ? ein__times(e.a, a->box.n[row]) : 0;
@@ -126,7 +132,7 @@ static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__atten
 // constant, the same on both sides. Gives its K; none.
 static ein__ix ein__attention_find(ein_ctx *ctx, const ein__attention *a, ein__ex score, bool begin,
                                    ein__attention_mask *m) {
-    ein__attention_edge *edge = begin ? &m->begin : &m->end;
+    ein__attention_edge *edge = begin ? &m->begin : &m->end, *other = begin ? &m->end : &m->begin;
     ein__attention_limits all = {.n = 0};
     ein__ix best = {0};
     if (edge->is) return best;
@@ -134,7 +140,8 @@ static ein__ix ein__attention_find(ein_ctx *ctx, const ein__attention *a, ein__e
     for (int i = 0; i < all.n; i++) {
         ein__attention_edge e = ein__attention_edge_of(ctx, a, all.k[i], begin);
         bool closer = begin ? e.key > edge->key : e.key < edge->key;
-        if (!e.is || (edge->is && (e.a != edge->a || !closer))) continue;
+        if (!e.is || (edge->is && (e.a != edge->a || e.row != edge->row || !closer))) continue;
+        if (other->is && other->a && e.a && other->row != e.row) continue;
         ein__side hidden = ein__side_of(ctx, all.k[i], false);
         ein__ex value = ein__side_put(ctx, &hidden, score);
         if (!value.i || !ein__attention_fixed(ctx, a, value)) continue;
@@ -193,8 +200,14 @@ EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__a
     return m->begin.is || m->end.is;
 }
 
+// The slot of the rows that counts slowest where there are several, or -1: any.
+static int ein__attention_slowest(const ein__attention_mask *m) {
+    const ein__attention_edge *e = m->end.is && m->end.a ? &m->end : &m->begin;
+    return e->is && e->a ? e->row : -1;
+}
+
 static int64_t ein__attention_edge_at(const ein__attention_edge *e, int64_t row, int64_t most) {
-    int64_t key = e->a * row + e->key;
+    int64_t key = e->a * (row / e->each) + e->key;
     return key < 0 ? 0 : key < most ? key : most;
 }
 
