@@ -3,6 +3,6 @@
 . "$(dirname "$0")/lib.sh"
 
 make -s build/templates.inc || exit 1
-gcc -std=c11 -g1 -O0 -Wall -Wextra -Werror -fsanitize=address,undefined \
+clang -std=c11 -g1 -O0 -Wall -Wextra -Werror -fsanitize=address,undefined \
     -fno-sanitize-recover=all -Igen -Ibuild tests/test_api.c -o "$work/test" -lm || exit 1
 "$work/test"
