@@ -649,6 +649,9 @@ struct ein_ctx {
     bool reloads;                // there are such
     bool ends, unended;          // rows that end in one result each: there are some; none are to be
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
+    // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
+    // array.
+    bool *fallen;
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
     unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array

@@ -70,6 +70,29 @@ u = MatMul(x, l)
 z[i,j] = relu(u[i,j] + b[j+8])
 """
 
+# Halves of channels, one of which passes two convolutions: how these lie allows a call for the
+# second one alone, beside which a kernel for the first one computes what is behind it.
+FALLEN = """ein 1
+model fallen
+dim N = 16, C = 128, H = 40
+block conv(x; I, O, K=3) -> y {
+    weight k: f32[O,I,K,K] = randn(std=0.04)
+    weight b: f32[O] = randn(std=0.1)
+    c = Conv(x, k, b; pads=K/2)
+    s = Sigmoid(c)
+    y = Mul(c, s)
+}
+input x: f32[N,6*C,H,H]
+output y
+a = conv(x; I=6*C, O=2*C, K=1)
+l, r = Split(a; axis=1, num_outputs=2)
+b = conv(r; I=C, O=C)
+c = conv(b; I=C, O=C)
+d = Add(r, c)
+e = Concat(l, r, d; axis=1)
+y = conv(e; I=3*C, O=2*C, K=1)
+"""
+
 LIBS = ("none", "cublas", "all")
 
 
@@ -113,6 +136,16 @@ class Libraries(Checks):
         wrong = run_models.what_is_wrong(path, args)
         self.check("calls for nothing: the oracle's values", not wrong, wrong)
 
+    def fallen(self):
+        path = os.path.join(self.folder, "fallen.ein")
+        with open(path, "w") as out:
+            out.write(FALLEN)
+        steps = plan(path, "--math", "tf32")[1]
+        calls = [kind for _, kind in steps if kind.startswith("cuDNN")]
+        maps = [kind for _, kind in steps if kind.startswith("k_map")]
+        self.check("a kernel in a call's place has its map", (len(calls), len(maps)) == (1, 1),
+                   steps)
+
     def shifted_bias(self):
         path = os.path.join(self.folder, "shifted.ein")
         with open(path, "w") as out:
@@ -131,6 +164,7 @@ def main():
         z.no_dearer("parts", PARTS)
         z.no_dearer("causal", CAUSAL)
         z.copies()
+        z.fallen()
         z.shifted_bias()
     return z.finish()
 

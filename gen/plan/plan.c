@@ -108,10 +108,23 @@ static void ein__name_results(ein_ctx *ctx, const ein__placer *placer, const ein
     }
 }
 
+// Marks in `*fell` contraction `v`, whose step is the last one, where a call for it became a kernel
+// under the layouts, and the map that alone reads it a step of its own.
+static void ein__mark_fallen(ein_ctx *ctx, const ein__selector *sel, ein__val v, bool **fell) {
+    ptrdiff_t n = arrlen(ctx->plan.step);
+    const ein__step *s = n ? &ctx->plan.step[n - 1] : NULL;
+    ein__ex read = {0};
+    if (!s || s->out.i != v.i || !ein__is_call(sel->kind[v.i]) || ein__is_call(s->kind) ||
+        !ein__sole_reader(ctx, sel->uses, &sel->readers, v, &read).i)
+        return;
+    while (arrlen(*fell) < arrlen(ctx->value)) arrput(*fell, false);
+    (*fell)[v.i] = true;
+}
+
 // Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
-static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) {
+static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free, bool **fell) {
     ein__selector sel = {.ctx = ctx, .free = free};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
@@ -128,7 +141,9 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
         bool made = false;
         for (ptrdiff_t k = 0; (n || ein__norm_of(ctx, v, false)) && k < arrlen(ctx->plan.step); k++)
             made |= ctx->plan.step[k].out.i == v.i;
-        if (!made) ein__make_step(ctx, &sel, v);
+        if (made) continue;
+        ein__make_step(ctx, &sel, v);
+        ein__mark_fallen(ctx, &sel, v, fell);
     }
     ctx->plan.root = root;
     ein__placer_free(&placer);
@@ -138,11 +153,11 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free) 
 
 // Steps for the values under `root`. Where an order of a result made the difference, the plan must
 // show that it could be had: the selection without it is planned as well, the cheaper taken.
-static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
-    if (ein__plan_values(ctx, root, nroot, true)) {
+static void ein__plan_selected(ein_ctx *ctx, ein__val *root, int nroot, bool **fell) {
+    if (ein__plan_values(ctx, root, nroot, true, fell)) {
         ein__plan with = ctx->plan;
         ctx->plan = (ein__plan){0};
-        ein__plan_values(ctx, root, nroot, false);
+        ein__plan_values(ctx, root, nroot, false, fell);
         if (ein__plan_cost(&with) < ein__plan_cost(&ctx->plan)) {
             ein__pass_plan(ctx, &ctx->plan);
             ctx->plan = with;
@@ -160,6 +175,23 @@ static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *other;
     }
+}
+
+// The same; where calls became kernels under the layouts, also with these chosen from the start,
+// which may compute the maps behind them.
+static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool *fell = NULL, *again = NULL;
+    ein__plan_selected(ctx, root, nroot, &fell);
+    if (fell && !ctx->status) {
+        ein__plan first = ctx->plan;
+        ctx->plan = (ein__plan){0};
+        ctx->fallen = fell;
+        ein__plan_selected(ctx, root, nroot, &again);
+        ctx->fallen = NULL;
+        ein__keep_cheaper(ctx, &first, true);
+    }
+    arrfree(fell);
+    arrfree(again);
 }
 
 // Plans the same values with row operations taken into products, where some look cheaper so, and

@@ -605,6 +605,8 @@ static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m,
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
+    if ((ptrdiff_t)v.i < arrlen(z->ctx->fallen) && z->ctx->fallen[v.i])
+        return ein__choose_own(z->ctx, s, m, read, NULL, &ps, &gemm_ps);
     if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
     ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
