@@ -171,8 +171,8 @@ struct tensor_type<float> {
 //@if half
 
 // The same transposed: halves g of the rows 2t and 2t + 1.
-static __device__ __forceinline__ void fragment_columns(unsigned (&q)[4], const __half *p,
-                                                        unsigned at) {
+template <typename T>
+static __device__ __forceinline__ void fragment_columns(unsigned (&q)[4], const T *p, unsigned at) {
 #if TENSOR_CORES >= 750
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void fragment_columns(unsigned (&q)[4], const 
         q[i] = 0u;
 #pragma unroll
         for (unsigned k = 0; k < 2u; k++) {
-            const __half *row = p + __shfl_sync(0xffffffffu, at, 8u * i + l % 4u * 2u + k);
+            const T *row = p + __shfl_sync(0xffffffffu, at, 8u * i + l % 4u * 2u + k);
             q[i] |= static_cast<unsigned>(static_cast<__half_raw>(row[l / 4u]).x) << 16u * k;
         }
     }
