@@ -83,18 +83,6 @@ def with_ranges(e, eq, tensors):
     return e
 
 
-def value_dtypes(e, tensors):
-    out = {tensors[e[1]].dtype} if e[0] == "read" else set()
-    if e[0] == "num" and e[1] != int(e[1] if math.isfinite(e[1]) else 0):
-        out.add("f32")
-    if e[0] == "call" and e[1] not in ("relu", "abs", "neg", "square", "min", "max"):
-        out.add("f32")
-    for x in children(e):
-        if e[0] != "read":
-            out |= value_dtypes(x, tensors)
-    return out
-
-
 def infer(eq, tensors, declared):
     """(dtype, [(lo, hi)]) of the result. Also stores what evaluation needs in `eq`."""
     if declared and len(declared[1]) != len(eq.indices):
@@ -106,15 +94,8 @@ def infer(eq, tensors, declared):
         extents.append(find_range(name, eq, eq.body, tensors, wanted))
     eq.body = with_ranges(eq.body, eq, tensors)
     eq.extents = extents
-    if declared:
-        return declared[0], extents
-    found = value_dtypes(eq.body, tensors)
-    floats = found & {"f32", "f16", "bf16"}
-    if len(floats) == 1:
-        return floats.pop(), extents
-    if floats or not found:
-        return "f32", extents
-    return "i64" if "i64" in found else "i32", extents
+    # What has no declared type is f32, whatever is read for it.
+    return declared[0] if declared else "f32", extents
 
 
 # ---------------------------------------------------------------- work
