@@ -38147,7 +38147,7 @@ static bool ein__needs_fewer_calls(const ein_ctx *ctx, const ein__plan *p, const
     return ps == least || (ps < least && doubted < ein__doubted_cost(with));
 }
 
-// Gives up what was planned for `other`, which is the context's plan now or was before.
+// Frees what was planned as `other`, which the context's plan is not.
 static void ein__forget_plan(ein__planned *other) {
     ein__plan_free(&other->plan);
     ein__search_free(other->search);
@@ -52884,11 +52884,14 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (depth % terms && !f.taps)
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
-    if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
-    g->reached = guard.s;
-    g->reached_level = 1;
-    if (!computed) at = ein__kprod_access(g, read, lane, &width);
-    g->reached = NULL;
+    if (computed) {
+        ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
+    } else {
+        g->reached = guard.s;
+        g->reached_level = 1;
+        at = ein__kprod_access(g, read, lane, &width);
+        g->reached = NULL;
+    }
     if (computed && !vector) width = 1;
     const char *across, *term;
     int wide = (along ? terms : ein__tile_side(tile)) / width;
@@ -53204,6 +53207,15 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
 // Whether the lines of `side` are boxes: 0 the rows, 1 the columns.
 static bool ein__kboxed(const ein__kprod *r, int side) { return r->t->patch == side + 1; }
 
+// The digit of number `name` that counts `extent` above `below` numbers, which are `all` together.
+static const char *ein__kbox_digit(ein__kgen *g, const char *type, const char *name, int64_t below,
+                                   int64_t extent, int64_t all) {
+    const char *s = name;
+    if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
+    if (below * extent < all) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
+    return ein__namef(g->ctx, s == name ? "(%s)%s" : "(%s)(%s)", type, s);
+}
+
 // Positions of a box along `slot`.
 static int64_t ein__kbox_extent(const ein__kprod *r, int slot) {
     return (int64_t)1 << ein__patch_box(&r->p, r->t)->log[slot];
@@ -53232,12 +53244,9 @@ static void ein__kbox_declare(ein__kgen *g, const ein__kprod *r, int side, const
     for (int i = r->n[side] - 1; i >= 0; i--) {
         int slot = r->order[side][i];
         int64_t n = g->slot[slot].n, extent = ein__kbox_extent(r, slot);
-        const char *name = g->slot[slot].name, *s = line;
+        const char *name = g->slot[slot].name, *s = "0";
         bool over = n % extent != 0, first = ein__kbox_count(g, r, slot) > 1;
-        if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
-        if (below * extent < lines) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
-        s = ein__namef(g->ctx, "(%s)(%s)", ein__kint(g), s);
-        if (extent == 1) s = "0";
+        if (extent > 1) s = ein__kbox_digit(g, ein__kint(g), line, below, extent, lines);
         if (first && extent > 1) s = ein__namef(g->ctx, "first_%s + %s", name, s);
         else if (first) s = ein__namef(g->ctx, "first_%s", name);
         below *= extent;
@@ -53291,11 +53300,8 @@ static const char *ein__kpatch_place(ein__kgen *g, const ein__kprod *r, const ei
     for (int i = n - 1; i >= 0; i--) {
         int slot = order[i];
         int64_t extent = line ? ein__kbox_extent(r, slot) : g->slot[slot].n, k = 0;
-        const char *s = name;
+        const char *s = ein__kbox_digit(g, "int", name, below, extent, all);
         for (int d = 0; d < h->n; d++) k += h->axis[d].coef[slot] * h->step[d];
-        if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
-        if (below * extent < all) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
-        s = ein__namef(g->ctx, strchr(s, ' ') ? "(int)(%s)" : "(int)%s", s);
         below *= extent;
         if (extent > 1) ein__klin_add(g, &l, (ein__kterm){k, {s, EIN__NAMED, 0}, 0, 1, extent});
     }
@@ -53345,10 +53351,7 @@ static void ein__kprod_patch(ein__kgen *g, ein__kprod *r, int side) {
         int64_t n = shape->d[h.axis[d].dim];
         const char *name = ein__namef(c, "t%d", d), *e = "e";
         const char *first = ein__kpatch_first(g, r, side, &h, d, &low, &high);
-        if (h.step[d] > 1) e = ein__namef(c, "%s / %lldu", e, (long long)h.step[d]);
-        if (h.step[d] * h.size[d] < elements)
-            e = ein__namef(c, "%s %% %lldu", e, (long long)h.size[d]);
-        e = ein__namef(c, strchr(e, ' ') ? "(%s)(%s)" : "(%s)%s", ein__kint(g), e);
+        e = ein__kbox_digit(g, ein__kint(g), e, h.step[d], h.size[d], elements);
         if (h.size[d] == 1) e = first;
         else if (strcmp(first, "0")) e = ein__namef(c, "%s + %s", first, e);
         index[d] = ein__namef(c, "const %s %s = %s;\n", ein__kint(g), name, e);
@@ -54698,7 +54701,7 @@ static bool ein__kattention_skips(const ein__attention_tile *t) {
 // The edge of the tile's row `row`, `back` keys before it.
 static const char *ein__kattention_edge(ein__kgen *g, const ein__attention_edge *e, int64_t row,
                                         int64_t back) {
-    bool whole = e->a && e->each > 1;  // a row is not a's multiple of keys
+    bool whole = e->a && e->each > 1;  // neighbouring rows have one edge
     long long key = (long long)(e->key + (whole ? 0 : e->a * row) - back);
     long long far = key < 0 ? -key : key;
     const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a), *at = "m0";
@@ -54736,21 +54739,19 @@ static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, c
         long long a = (long long)edge[i]->a, key = (long long)edge[i]->key;
         if (!edge[i]->is) continue;
         const char *name = names[same ? 0 : i];
-        if (edge[i]->each > 1 && a) {
-            ein__putf(b,
-                      "const %s %s = u0 + first + 8 * j + lane %% 4 * 2 + e %% 2\n"
-                      "    - %lld * ((m0 + own + 16 * m + lane / 4 + e / 2 * 8) / %lld);\n",
-                      ein__kint(g), names[i], a, (long long)edge[i]->each);
-            test = ein__namef(g->ctx, "%s%s%s %s %lld", test, *test ? " || " : "", names[i], by[i],
-                              key);
-            continue;
-        }
+        bool whole = a && edge[i]->each > 1;
+        const char *back = ein__namef(
+            g->ctx,
+            whole ? "8 * j + e %% 2 - %lld * ((m0 + own + lane / 4 + 16 * m + e / 2 * 8) / %lld)"
+                  : "%lld * (m0 + own + lane / 4)",
+            a, (long long)edge[i]->each);
         if (!i || !same)
-            ein__putf(b,
-                      "const %s %s = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
-                      ein__kint(g), name, a);
-        test = ein__namef(g->ctx, "%s%s%s %s %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld",
-                          test, *test ? " || " : "", name, by[i], a, key);
+            ein__putf(b, "const %s %s = u0 + first + lane %% 4 * 2 %s %s;\n", ein__kint(g), name,
+                      whole ? "+" : "-", back);
+        const char *less =
+            whole ? "" : ein__namef(g->ctx, "%lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + ", a);
+        test = ein__namef(g->ctx, "%s%s%s %s %s%lld", test, *test ? " || " : "", name, by[i], less,
+                          key);
     }
     ein__putf(b, "%sif (%s)\n    s[m][j][e] = %s;\n", g->code[0].s, test, value);
 }

@@ -10,7 +10,7 @@ static bool ein__kattention_skips(const ein__attention_tile *t) {
 // The edge of the tile's row `row`, `back` keys before it.
 static const char *ein__kattention_edge(ein__kgen *g, const ein__attention_edge *e, int64_t row,
                                         int64_t back) {
-    bool whole = e->a && e->each > 1;  // a row is not a's multiple of keys
+    bool whole = e->a && e->each > 1;  // neighbouring rows have one edge
     long long key = (long long)(e->key + (whole ? 0 : e->a * row) - back);
     long long far = key < 0 ? -key : key;
     const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a), *at = "m0";
@@ -48,21 +48,19 @@ static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, c
         long long a = (long long)edge[i]->a, key = (long long)edge[i]->key;
         if (!edge[i]->is) continue;
         const char *name = names[same ? 0 : i];
-        if (edge[i]->each > 1 && a) {
-            ein__putf(b,
-                      "const %s %s = u0 + first + 8 * j + lane %% 4 * 2 + e %% 2\n"
-                      "    - %lld * ((m0 + own + 16 * m + lane / 4 + e / 2 * 8) / %lld);\n",
-                      ein__kint(g), names[i], a, (long long)edge[i]->each);
-            test = ein__namef(g->ctx, "%s%s%s %s %lld", test, *test ? " || " : "", names[i], by[i],
-                              key);
-            continue;
-        }
+        bool whole = a && edge[i]->each > 1;
+        const char *back = ein__namef(
+            g->ctx,
+            whole ? "8 * j + e %% 2 - %lld * ((m0 + own + lane / 4 + 16 * m + e / 2 * 8) / %lld)"
+                  : "%lld * (m0 + own + lane / 4)",
+            a, (long long)edge[i]->each);
         if (!i || !same)
-            ein__putf(b,
-                      "const %s %s = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
-                      ein__kint(g), name, a);
-        test = ein__namef(g->ctx, "%s%s%s %s %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld",
-                          test, *test ? " || " : "", name, by[i], a, key);
+            ein__putf(b, "const %s %s = u0 + first + lane %% 4 * 2 %s %s;\n", ein__kint(g), name,
+                      whole ? "+" : "-", back);
+        const char *less =
+            whole ? "" : ein__namef(g->ctx, "%lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + ", a);
+        test = ein__namef(g->ctx, "%s%s%s %s %s%lld", test, *test ? " || " : "", name, by[i], less,
+                          key);
     }
     ein__putf(b, "%sif (%s)\n    s[m][j][e] = %s;\n", g->code[0].s, test, value);
 }

@@ -695,11 +695,14 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (depth % terms && !f.taps)
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
-    if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
-    g->reached = guard.s;
-    g->reached_level = 1;
-    if (!computed) at = ein__kprod_access(g, read, lane, &width);
-    g->reached = NULL;
+    if (computed) {
+        ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
+    } else {
+        g->reached = guard.s;
+        g->reached_level = 1;
+        at = ein__kprod_access(g, read, lane, &width);
+        g->reached = NULL;
+    }
     if (computed && !vector) width = 1;
     const char *across, *term;
     int wide = (along ? terms : ein__tile_side(tile)) / width;

@@ -4,6 +4,15 @@
 // Whether the lines of `side` are boxes: 0 the rows, 1 the columns.
 static bool ein__kboxed(const ein__kprod *r, int side) { return r->t->patch == side + 1; }
 
+// The digit of number `name` that counts `extent` above `below` numbers, which are `all` together.
+static const char *ein__kbox_digit(ein__kgen *g, const char *type, const char *name, int64_t below,
+                                   int64_t extent, int64_t all) {
+    const char *s = name;
+    if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
+    if (below * extent < all) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
+    return ein__namef(g->ctx, s == name ? "(%s)%s" : "(%s)(%s)", type, s);
+}
+
 // Positions of a box along `slot`.
 static int64_t ein__kbox_extent(const ein__kprod *r, int slot) {
     return (int64_t)1 << ein__patch_box(&r->p, r->t)->log[slot];
@@ -32,12 +41,9 @@ static void ein__kbox_declare(ein__kgen *g, const ein__kprod *r, int side, const
     for (int i = r->n[side] - 1; i >= 0; i--) {
         int slot = r->order[side][i];
         int64_t n = g->slot[slot].n, extent = ein__kbox_extent(r, slot);
-        const char *name = g->slot[slot].name, *s = line;
+        const char *name = g->slot[slot].name, *s = "0";
         bool over = n % extent != 0, first = ein__kbox_count(g, r, slot) > 1;
-        if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
-        if (below * extent < lines) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
-        s = ein__namef(g->ctx, "(%s)(%s)", ein__kint(g), s);
-        if (extent == 1) s = "0";
+        if (extent > 1) s = ein__kbox_digit(g, ein__kint(g), line, below, extent, lines);
         if (first && extent > 1) s = ein__namef(g->ctx, "first_%s + %s", name, s);
         else if (first) s = ein__namef(g->ctx, "first_%s", name);
         below *= extent;
@@ -91,11 +97,8 @@ static const char *ein__kpatch_place(ein__kgen *g, const ein__kprod *r, const ei
     for (int i = n - 1; i >= 0; i--) {
         int slot = order[i];
         int64_t extent = line ? ein__kbox_extent(r, slot) : g->slot[slot].n, k = 0;
-        const char *s = name;
+        const char *s = ein__kbox_digit(g, "int", name, below, extent, all);
         for (int d = 0; d < h->n; d++) k += h->axis[d].coef[slot] * h->step[d];
-        if (below > 1) s = ein__namef(g->ctx, "%s / %lldu", s, (long long)below);
-        if (below * extent < all) s = ein__namef(g->ctx, "%s %% %lldu", s, (long long)extent);
-        s = ein__namef(g->ctx, strchr(s, ' ') ? "(int)(%s)" : "(int)%s", s);
         below *= extent;
         if (extent > 1) ein__klin_add(g, &l, (ein__kterm){k, {s, EIN__NAMED, 0}, 0, 1, extent});
     }
@@ -145,10 +148,7 @@ static void ein__kprod_patch(ein__kgen *g, ein__kprod *r, int side) {
         int64_t n = shape->d[h.axis[d].dim];
         const char *name = ein__namef(c, "t%d", d), *e = "e";
         const char *first = ein__kpatch_first(g, r, side, &h, d, &low, &high);
-        if (h.step[d] > 1) e = ein__namef(c, "%s / %lldu", e, (long long)h.step[d]);
-        if (h.step[d] * h.size[d] < elements)
-            e = ein__namef(c, "%s %% %lldu", e, (long long)h.size[d]);
-        e = ein__namef(c, strchr(e, ' ') ? "(%s)(%s)" : "(%s)%s", ein__kint(g), e);
+        e = ein__kbox_digit(g, ein__kint(g), e, h.step[d], h.size[d], elements);
         if (h.size[d] == 1) e = first;
         else if (strcmp(first, "0")) e = ein__namef(c, "%s + %s", first, e);
         index[d] = ein__namef(c, "const %s %s = %s;\n", ein__kint(g), name, e);

@@ -70,7 +70,7 @@ static bool ein__needs_fewer_calls(const ein_ctx *ctx, const ein__plan *p, const
     return ps == least || (ps < least && doubted < ein__doubted_cost(with));
 }
 
-// Gives up what was planned for `other`, which is the context's plan now or was before.
+// Frees what was planned as `other`, which the context's plan is not.
 static void ein__forget_plan(ein__planned *other) {
     ein__plan_free(&other->plan);
     ein__search_free(other->search);
