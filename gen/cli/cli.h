@@ -67,6 +67,7 @@ void cli_file_release(cli_bytes *bytes);
 typedef struct cli_sink cli_sink;
 cli_sink *cli_sink_open(const char *path, cli_error *error);
 bool cli_sink_write(cli_sink *sink, const void *data, size_t size);  // a failure is kept
+bool cli_sink_flush(cli_sink *sink, cli_error *error);               // says what failed so far
 bool cli_sink_commit(cli_sink *sink, cli_error *error);
 void cli_sink_abort(cli_sink *sink);  // NULL is fine
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error);

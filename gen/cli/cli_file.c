@@ -429,6 +429,12 @@ bool cli_sink_write(cli_sink *sink, const void *data, size_t size) {
     return !sink->failure;
 }
 
+bool cli_sink_flush(cli_sink *sink, cli_error *error) {
+    write_all(sink, sink->buffer, sink->used);
+    sink->used = 0;
+    return !sink->failure || io_error(error, sink->path, sink->failure);
+}
+
 void cli_sink_abort(cli_sink *sink) {
     if (sink) {
         close(sink->fd);

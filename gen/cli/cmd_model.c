@@ -436,6 +436,32 @@ static int render_files(const cmd_args *args, const char *const path[FILES], cmd
     return code;
 }
 
+// Writes those files that have a path: all of them, or none if one cannot be written.
+static int write_files(const char *const path[FILES], const cmd_text text[FILES]) {
+    cli_sink *sink[FILES] = {NULL};
+    cli_error error;
+    bool good = true;
+    for (int i = 0; good && i < FILES; i++) {
+        if (!path[i]) {
+            continue;
+        }
+        sink[i] = cli_sink_open(path[i], &error);
+        good = sink[i] != NULL;
+        if (good) {
+            cli_sink_write(sink[i], text[i].data ? text[i].data : "", text[i].size);
+            good = cli_sink_flush(sink[i], &error);
+        }
+    }
+    for (int i = 0; i < FILES; i++) {
+        if (good && sink[i]) {
+            good = cli_sink_commit(sink[i], &error);
+        } else {
+            cli_sink_abort(sink[i]);
+        }
+    }
+    return good ? CLI_OK : cmd_report(&error);
+}
+
 int cmd_emit(const cmd_args *args) {
     const char *path[FILES] = {cmd_get(args, "output"), cmd_get(args, "header"),
                                cmd_get(args, "test")};
@@ -450,10 +476,8 @@ int cmd_emit(const cmd_args *args) {
         }
     }
     code = render_files(args, path, text);
-    for (int i = 0; !code && i < FILES; i++) {
-        if (path[i]) {
-            code = cmd_write_text(path[i], &text[i]);
-        }
+    if (!code) {
+        code = write_files(path, text);
     }
     free_texts(text);
     return code;

@@ -425,6 +425,11 @@ expect 2 'two outputs in one new file by two paths' "$einnet" emit m.ein -o new.
 [ -e new.cu ] && fail 'nothing is written then' || pass
 expect 0 'two outputs to nowhere' "$einnet" emit m.ein -o /dev/null --header /dev/null
 expect 2 'two outputs on standard output' "$einnet" emit m.ein -o - --header -
+expect 5 'a second file that cannot be made' "$einnet" emit m.ein -o new.cu --header absent/x.h
+[ -e new.cu ] && fail 'then the first one is not made either' || pass
+expect 5 'a third file that has no room' "$einnet" emit m.ein -o new.cu --header new.h \
+    --test /dev/full
+[ -e new.cu ] || [ -e new.h ] && fail 'then none is made' || pass
 for command in 'emit -o' 'pack -o' 'fmt -o' 'graph -o' 'equations -o'; do
     expect 5 "$command /dev/full" "$einnet" ${command% *} m.ein -o /dev/full
     says 'No space'
