@@ -2288,7 +2288,10 @@ static ein__ast *ein__ast_new(ein__parser *p, ein__akind kind, ein__pos pos) {
 // so twice that many brackets are let through.
 static bool ein__too_deep(ein__parser *p, int depth, int most, ein__pos pos) {
     if (depth <= most) return false;
-    ein__error(p->ctx, EIN_RESOURCES, pos, "the expression is nested too deep");
+    ein__error(
+        p->ctx, EIN_RESOURCES, pos,
+        "the expression is nested too deep (a + b + ... nests, too): make parts of it tensors "
+        "of their own");
     return true;
 }
 
@@ -5212,6 +5215,11 @@ static bool ein__window_transposed(ein__op *o, const ein__shape *x, const int64_
         if (!ein__window_extent(o, g, i, &extent)) return false;
         if (ein__mul_overflows(g->s[i], g->in[i] - 1, &full) || full > EIN__OP_LIMIT)
             return ein__op_fail(o, "strides", "stride %lld is too large", (long long)g->s[i]);
+        if (more[i] && more[i] >= g->s[i] && more[i] >= g->d[i])
+            return ein__op_fail(o, "output_padding",
+                                "output_padding[%d] is %lld: it must be less than the stride or "
+                                "the dilation",
+                                i, (long long)more[i]);
         full += extent + more[i];
         if (given || same) {
             int64_t total = full - (given ? want[i] : g->in[i] * g->s[i]);
@@ -49001,6 +49009,15 @@ static ein__ktext ein__kquotient(ein__kgen *g, const ein__expr *x, ein__ktext a,
                         ein__kmax(a.level, b.level)};
 }
 
+// `a` over `b`, which is `divisor`. A compiler warns of a zero; times infinity is the same.
+static ein__ktext ein__kdivision(ein__kgen *g, ein__ex divisor, ein__ktext a, ein__ktext b) {
+    const ein__expr *e = ein__ex_get(g->ctx, divisor);
+    double c = e->op == EIN__X_CONST ? ein__f64_of(e->bits) : 1;
+    if (c != 0 || g->num == EIN__NUM_INT) return ein__kinfix(g, "/", a, b, EIN__PRODUCT);
+    ein__ktext infinity = {signbit(c) ? "-INFINITY" : "INFINITY", EIN__PREFIX, 0};
+    return ein__kinfix(g, "*", a, infinity, EIN__PRODUCT);
+}
+
 static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     bool pick = g->num == EIN__NUM_INT && (x->fn == EIN__MIN || x->fn == EIN__MAX);
     ein__ex kid[4];
@@ -49013,7 +49030,7 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__ADD: return ein__kinfix(g, "+", a, b, EIN__TERM);
     case EIN__SUB: return ein__kinfix(g, "-", a, b, EIN__TERM);
     case EIN__MUL: return ein__kinfix(g, "*", a, b, EIN__PRODUCT);
-    case EIN__DIV: return ein__kinfix(g, "/", a, b, EIN__PRODUCT);
+    case EIN__DIV: return ein__kdivision(g, kid[1], a, b);
     case EIN__MIN: call = "fmin"; break;
     case EIN__MAX: call = "fmax"; break;
     case EIN__POW: break;

@@ -327,6 +327,15 @@ static ein__ktext ein__kquotient(ein__kgen *g, const ein__expr *x, ein__ktext a,
                         ein__kmax(a.level, b.level)};
 }
 
+// `a` over `b`, which is `divisor`. A compiler warns of a zero; times infinity is the same.
+static ein__ktext ein__kdivision(ein__kgen *g, ein__ex divisor, ein__ktext a, ein__ktext b) {
+    const ein__expr *e = ein__ex_get(g->ctx, divisor);
+    double c = e->op == EIN__X_CONST ? ein__f64_of(e->bits) : 1;
+    if (c != 0 || g->num == EIN__NUM_INT) return ein__kinfix(g, "/", a, b, EIN__PRODUCT);
+    ein__ktext infinity = {signbit(c) ? "-INFINITY" : "INFINITY", EIN__PREFIX, 0};
+    return ein__kinfix(g, "*", a, infinity, EIN__PRODUCT);
+}
+
 static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     bool pick = g->num == EIN__NUM_INT && (x->fn == EIN__MIN || x->fn == EIN__MAX);
     ein__ex kid[4];
@@ -339,7 +348,7 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__ADD: return ein__kinfix(g, "+", a, b, EIN__TERM);
     case EIN__SUB: return ein__kinfix(g, "-", a, b, EIN__TERM);
     case EIN__MUL: return ein__kinfix(g, "*", a, b, EIN__PRODUCT);
-    case EIN__DIV: return ein__kinfix(g, "/", a, b, EIN__PRODUCT);
+    case EIN__DIV: return ein__kdivision(g, kid[1], a, b);
     case EIN__MIN: call = "fmin"; break;
     case EIN__MAX: call = "fmax"; break;
     case EIN__POW: break;

@@ -149,6 +149,11 @@ static bool ein__window_transposed(ein__op *o, const ein__shape *x, const int64_
         if (!ein__window_extent(o, g, i, &extent)) return false;
         if (ein__mul_overflows(g->s[i], g->in[i] - 1, &full) || full > EIN__OP_LIMIT)
             return ein__op_fail(o, "strides", "stride %lld is too large", (long long)g->s[i]);
+        if (more[i] && more[i] >= g->s[i] && more[i] >= g->d[i])
+            return ein__op_fail(o, "output_padding",
+                                "output_padding[%d] is %lld: it must be less than the stride or "
+                                "the dilation",
+                                i, (long long)more[i]);
         full += extent + more[i];
         if (given || same) {
             int64_t total = full - (given ? want[i] : g->in[i] * g->s[i]);

@@ -168,7 +168,10 @@ static ein__ast *ein__ast_new(ein__parser *p, ein__akind kind, ein__pos pos) {
 // so twice that many brackets are let through.
 static bool ein__too_deep(ein__parser *p, int depth, int most, ein__pos pos) {
     if (depth <= most) return false;
-    ein__error(p->ctx, EIN_RESOURCES, pos, "the expression is nested too deep");
+    ein__error(
+        p->ctx, EIN_RESOURCES, pos,
+        "the expression is nested too deep (a + b + ... nests, too): make parts of it tensors "
+        "of their own");
     return true;
 }
 
