@@ -711,9 +711,10 @@ typedef struct ein__buffer {
     const char *name;  // content-derived, a C identifier
     int64_t bytes;
     ein__dtype dtype;
-    int64_t at;  // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
-    int index;   // which input, output or weight
-    int first;   // step that defines it, -1: none uses it
+    int64_t at;    // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
+    int index;     // which input, output or weight
+    int first;     // step that defines it, -1: none uses it
+    bool rounded;  // of constants: products in TF32 alone read it, so create may round it
     // By branch: the last step that uses it, and the last one that is over before any of its uses.
     int last_on[EIN__BRANCHES], known[EIN__BRANCHES];
 } ein__buffer;
@@ -1006,6 +1007,7 @@ struct ein_ctx {
     // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
     // array.
     bool *fallen;
+    bool *unrounded;  // by value: not to be rounded to TF32 in create (program.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
     unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array
@@ -14022,6 +14024,33 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     return uses;
 }
 
+// Marks in ctx->unrounded what something else than a product of the program `order` reads, or its
+// caller.
+EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein__val *root,
+                                 int nroot) {
+    const ein__expr *read[2];
+    double alpha;
+    if (ctx->desc.math != EIN_MATH_TF32) return;
+    arrsetlen(ctx->unrounded, arrlen(ctx->value));
+    memset(ctx->unrounded, 0, (size_t)arrlen(ctx->unrounded) * sizeof *ctx->unrounded);
+    for (int i = 0; i < nroot; i++) ctx->unrounded[root[i].i] = true;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        if (!s || ctx->value[order[i].i].weight_only) continue;
+        if (ein__two_factors(ctx, s, read, &alpha) && !ein__keeps_fp32(ctx, order[i])) continue;
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            ctx->unrounded[ein__ex_get(ctx, reads[k])->val] = true;
+    }
+}
+
+// Whether `v` is weights that nothing but products in TF32 reads, as far as is known: then create
+// may round them, and no product has to.
+EIN__FN bool ein__may_round(const ein_ctx *ctx, ein__val v) {
+    if (ctx->desc.math != EIN_MATH_TF32 || !ctx->value[v.i].weight_only) return false;
+    return (ptrdiff_t)v.i >= arrlen(ctx->unrounded) || !ctx->unrounded[v.i];
+}
+
 // Who reads what in the program `order`.
 EIN__FN ein__readers ein__find_readers(ein_ctx *ctx, const ein__val *order) {
     ein__readers r = {NULL, NULL};
@@ -17455,6 +17484,7 @@ typedef struct ein__tiled {
     bool computed;    // loads compute a factor as they go
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     bool warpgroups;  // the GPU has instructions for tiles that these multiply
+    bool rounded;     // the second factor is weights that create may round (ein__may_round)
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
     int together;  // blocks of a cluster, which share a tile's terms
@@ -17484,8 +17514,9 @@ typedef struct ein__product_tile {
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_PLAIN = 34,  // tiles without patches, the first ones
-    EIN__PRODUCT_TILES = 44,
+    EIN__PRODUCT_FMA = 28,    // the first of tiles, among which are all without tensor cores
+    EIN__PRODUCT_PLAIN = 40,  // ... without patches
+    EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -17532,6 +17563,12 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true, 0},
     {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
     {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
+    {128, 256, 16, 256, 32, 1, 0, 1, EIN__MATH_TF32, 4, true, 0},
+    {128, 192, 16, 192, 32, 1, 0, 1, EIN__MATH_TF32, 5, true, 0},
+    {128, 128, 16, 128, 32, 1, 0, 1, EIN__MATH_TF32, 6, true, 0},
+    {128, 128, 16, 128, 32, 1, 0, 2, EIN__MATH_TF32, 3, true, 0},
+    {128, 64, 16, 64, 32, 1, 0, 2, EIN__MATH_TF32, 4, true, 0},
+    {128, 96, 16, 96, 32, 1, 0, 2, EIN__MATH_TF32, 4, true, 0},
     // By patches, for results whose channels lie side by side, and for those whose pixels do.
     {256, 64, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
     {128, 64, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
@@ -17581,6 +17618,7 @@ static int64_t ein__patch_bytes(const ein__tiled *p, const ein__product_tile *t)
 
 // Tiles that may compute product `p`, from the first on.
 static int ein__product_tiles(const ein__tiled *p) {
+    if (p->math == EIN__MATH_FP32) return EIN__PRODUCT_FMA;
     return p->patch.side ? EIN__PRODUCT_TILES : EIN__PRODUCT_PLAIN;
 }
 
@@ -17600,7 +17638,11 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
     if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
-    if (t->warpgroups && (p->shifted || (p->each && !p->load[0].along))) return false;
+    // Of TF32 the instruction takes the second factor as lines of terms, and rounds nothing.
+    bool rounded = t->warpgroups && t->math == EIN__MATH_TF32;
+    if (rounded && (!p->rounded || !p->load[1].along || p->math != t->math)) return false;
+    bool stored = t->warpgroups && !rounded;  // no thread has the first factor in registers
+    if (stored && (p->shifted || (p->each && !p->load[0].along))) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
     if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
@@ -17806,6 +17848,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (int k = 0; k < 2; k++)
         p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
                                          steps ? (int)inner : -1, p->math);
+    p->rounded = ein__may_round(ctx, (ein__val){p->read[1]->val});
     ein__match_patch(ctx, s, p);
     return p->depth <= EIN__PRODUCT_DEPTH;
 }
@@ -22941,12 +22984,58 @@ static ein__ex ein__relaid_read(ein__pass *z, const ein__scope *s, const ein__ex
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
 }
 
+// The order of dimensions in which those that `last` tells come behind the others.
+static void ein__order_last(uint32_t last, int rank, int *order) {
+    int n = 0;
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < rank; k++)
+            if ((int)(last >> k & 1) == side) order[n++] = k;
+}
+
+// Prices operand `k` from now on as if the dimensions that use `slots` alone lay innermost. Gives
+// the slots of these; 0: there are none.
+static uint32_t ein__turn_operand(ein_ctx *ctx, const ein__expr *read, uint32_t slots, int k) {
+    struct ein__turned *t = &ctx->turned[k];
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    uint32_t last = 0, found = 0;
+    int order[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < read->nix; i++) {
+        uint32_t uses = ein__ix_uses(ctx, read->ix[i]);
+        if (!uses || (uses & ~slots)) continue;
+        last |= 1u << i;
+        found |= uses;
+    }
+    ein__order_last(last, shape->rank, order);
+    t->v = (ein__val){read->val};
+    ein__order_strides(shape->d, shape->rank, order, t->stride);
+    return found;
+}
+
+// What product `s` with map `m` as below costs as a kernel of our own when its weights lie as lines
+// of terms, of which alone warpgroups multiply TF32. INT64_MAX: it has no weights that might, or
+// they lie so.
+static int64_t ein__cost_lines(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read) {
+    int64_t out[EIN__MAX_RANK], ps = INT64_MAX;
+    uint32_t inner;
+    ein__tiled p;
+    if (ctx->desc.math != EIN_MATH_TF32) return ps;
+    ein__dense_result(s, out);
+    if (!ein__match_tiles(ctx, s, out, &p) || !p.warpgroups || !p.rounded || p.load[1].along)
+        return ps;
+    // Layouts have windows' channels innermost.
+    if (ein__product_inner(ctx, s, &p, &inner)) return ps;
+    if (ein__turn_operand(ctx, p.read[1], ~((1u << s->nt) - 1), 0))
+        ps = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    memset(ctx->turned, 0, sizeof ctx->turned);
+    return ps;
+}
+
 // The factor of a product that is known at load, its elements in the order in which the kernel
 // counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
 // or when neighbours lie together already: the innermost terms or, unless a step must stay within a
-// `tap`, any terms or lines.
+// `tap` or is to have `lines` of terms, any terms or lines.
 static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
-                                uint32_t inner, bool tap) {
+                                uint32_t inner, bool tap, bool lines) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *read = p->read[side];
     ein__ex as_is = ein__ex_of(ctx, read);
@@ -22957,14 +23046,15 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     ein__strides_of(ctx, (ein__val){read->val}, stride);
     if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
     bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
-    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
+    for (uint32_t i = 0; i < s->nt + s->ns && !tap && !lines; i++)
         together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
     if (together) return as_is;
     return ein__relaid_read(z, s, read, turn, 4);
 }
 
-// Product `v` with what is known at load re-laid for its kernel.
-static ein__val ein__relay_product(ein__pass *z, ein__val v) {
+// Product `v` with what is known at load re-laid for its kernel; `lines`: the columns' factor is to
+// be lines of terms.
+static ein__val ein__relay_product(ein__pass *z, ein__val v, bool lines) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     int64_t out[EIN__MAX_RANK];
@@ -22976,8 +23066,8 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
         if (s->n[i] > s->n[inner]) inner = i;
     bool tap = ein__product_inner(ctx, s, &p, &inner);
     z->self = v;
-    ein__ex a = ein__relay_terms(z, s, &p, 0, inner, tap),
-            b = ein__relay_terms(z, s, &p, 1, inner, tap);
+    ein__ex a = ein__relay_terms(z, s, &p, 0, inner, tap, false),
+            b = ein__relay_terms(z, s, &p, 1, inner, tap, lines);
     if (!a.i || !b.i) return (ein__val){0};
     if (a.i == ein__ex_of(ctx, p.read[0]).i && b.i == ein__ex_of(ctx, p.read[1]).i) return v;
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a, b);
@@ -23174,7 +23264,8 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
 static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                    ein__split *split, int64_t *ps, int64_t *bound) {
     ein__skind2 kind = ein__kernel_kind(ctx, s);
-    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    int64_t own = ein__least(ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read),
+                             ein__cost_lines(ctx, s, m, read));
     ein__split parts = {0, 1};
     *bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
     // Parts of a sum are not to be rounded to halves.
@@ -23871,6 +23962,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
         z->root[i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
+    ein__mark_unrounded(ctx, z->order, root, nroot);
     ein__select_norms(z);
     ein__select_attention(z);
 }
@@ -23905,6 +23997,7 @@ EIN__FN void ein__select_free(ein__selector *z) {
     arrfree(z->next);
     arrfree(z->kind);
     arrfree(z->root);
+    arrsetlen(z->ctx->unrounded, 0);
 }
 
 // Marks in ctx->kept what attentions of the program under `root` are made of. Gives whether there
@@ -31706,33 +31799,6 @@ static bool ein__is_reread(ein__deriver *z, const ein__scope *s) {
            ein__class_at(z, (ein__val){e->val}) >= 0;
 }
 
-// The order of dimensions in which those that `last` tells come behind the others.
-static void ein__order_last(uint32_t last, int rank, int *order) {
-    int n = 0;
-    for (int side = 0; side < 2; side++)
-        for (int k = 0; k < rank; k++)
-            if ((int)(last >> k & 1) == side) order[n++] = k;
-}
-
-// Prices operand `k` from now on as if the dimensions that use `slots` alone lay innermost. Gives
-// the slots of these; 0: there are none.
-static uint32_t ein__turn_operand(ein_ctx *ctx, const ein__expr *read, uint32_t slots, int k) {
-    struct ein__turned *t = &ctx->turned[k];
-    const ein__shape *shape = &ctx->value[read->val].shape;
-    uint32_t last = 0, found = 0;
-    int order[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < read->nix; i++) {
-        uint32_t uses = ein__ix_uses(ctx, read->ix[i]);
-        if (!uses || (uses & ~slots)) continue;
-        last |= 1u << i;
-        found |= uses;
-    }
-    ein__order_last(last, shape->rank, order);
-    t->v = (ein__val){read->val};
-    ein__order_strides(shape->d, shape->rank, order, t->stride);
-    return found;
-}
-
 // What product `s` costs as a kernel of our own when the channels of its data, its filter and its
 // result lie side by side, as layouts can have them: in the data what is summed and no window, in
 // the result what the filter alone has. INT64_MAX: it has no filter, or no channels.
@@ -37083,6 +37149,45 @@ static void ein__place_counters(ein__plan *p) {
     }
 }
 
+// Whether step `s` reads `v` as a factor of products in TF32 and as nothing else.
+static bool ein__reads_as_factor(ein_ctx *ctx, const ein__step *s, ein__val v) {
+    const ein__gemm *g = &s->gemm;
+    const ein__conv *c = &s->conv;
+    if (s->npeer || s->ahead || s->sums || s->load[0].i || s->load[1].i) return false;
+    if (s->kind == EIN__K_GEMM)
+        return g->math == EIN__MATH_TF32 && g->bias.i != v.i && g->z.i != v.i;
+    if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
+        return c->math == EIN__MATH_TF32 && c->bias.i != v.i && c->z.i != v.i;
+    if (s->kind != EIN__K_PRODUCT && s->kind != EIN__K_REDUCE) return false;
+    for (int i = 0; i < s->nval; i++) {
+        const ein__scope *of = ein__scope_of(ctx, s->val[i]);
+        bool product = i == 0 || s->val[i].i == s->addend.i;
+        if (product && ein__is_contraction(ctx, of) && !ein__keeps_fp32(ctx, s->val[i])) continue;
+        const ein__ex *reads = ein__ex_reads(ctx, of->body);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (ein__ex_get(ctx, reads[k])->val == v.i) return false;
+    }
+    return true;
+}
+
+// Which constants create may round to TF32.
+static void ein__mark_rounded(ein_ctx *ctx) {
+    ein__plan *p = &ctx->plan;
+    bool tf32 = ctx->desc.math == EIN_MATH_TF32;
+    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) {
+        ein__bkind kind = p->buffer[i].kind;
+        bool constant = kind == EIN__B_WEIGHT || kind == EIN__B_CONST;
+        p->buffer[i].rounded = tf32 && constant && p->buffer[i].dtype == EIN__F32;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(p->step) && tf32; i++) {
+        ein__val *reads = ein__step_reads(ctx, &p->step[i]);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (!ein__reads_as_factor(ctx, &p->step[i], reads[k]))
+                p->buffer[p->layout[reads[k].i].buffer].rounded = false;
+        arrfree(reads);
+    }
+}
+
 EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__plan *p = &ctx->plan;
     bool *kept = NULL;
@@ -37092,6 +37197,7 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__arena_offsets(ctx);
     ein__liveness(ctx, p->init);
     ein__constant_offsets(ctx, kept);
+    ein__mark_rounded(ctx);
     arrfree(kept);
     ein__place_counters(p);
 }
@@ -37566,7 +37672,9 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
         if (ctx->whole) split.parts = 1;
     }
     if (split.parts > 1 && map.i && ein__is_better_added(z, old, map, read, ps)) split.parts = 1;
-    v = ein__relay_product(z, v);
+    int64_t lines = ein__cost_lines(ctx, s, map, read);
+    bool cheaper = lines < INT64_MAX && lines < ein__cost_scope(ctx, EIN__K_PRODUCT, s, map, read);
+    v = ein__relay_product(z, v, cheaper);
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
 
@@ -49242,6 +49350,7 @@ typedef struct ein__launch {
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument in front of the pointers, or NULL
+    ein__val rounded;   // weights that create is to round to TF32, or none
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
@@ -53659,6 +53768,14 @@ static int ein__kprod_spare(const ein__product_tile *t, int sums) {
     return spare < LEAST ? LEAST : spare < MOST ? spare : MOST;
 }
 
+// How many of `all` vectors are asked for at once, `most` at most: a share of them, as nvcc does
+// not unroll loops that end in two ways.
+static int ein__kprod_together(int most, int all) {
+    int n = (int)ein__least(most, all);
+    while (all % n) n--;
+    return n;
+}
+
 // What the epilogue reads is asked for before the sums of groups or blocks meet, which takes as
 // long as memory takes to answer; `first` is what makes values of it. Where a thread would need too
 // many registers for it, warpgroups' tiles ask for some vectors' before these are stored: one after
@@ -53677,7 +53794,7 @@ static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ei
     if (!words && r->t->warpgroups && r->parts == 1) {
         int spare = ein__kprod_spare(r->t, rows * cols);
         words = ein__kprod_ask(g, reads, NULL, spare, "y", &r->held, &r->hold, first);
-        if (words) r->together = (int)ein__least(spare / words, rows * (cols / g->vec));
+        if (words) r->together = ein__kprod_together(spare / words, rows * (cols / g->vec));
     }
     if (words) ein__kprod_placed(g, r, e, &r->hold);
     memcpy(g->slot, slot, sizeof slot);
@@ -53932,6 +54049,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
     if (r->cluster) ein__kneed(g, EIN__NEED_CLUSTERS);
+    if (r->t->warpgroups && r->math == EIN__MATH_TF32) l->rounded = (ein__val){r->p.read[1]->val};
     g->shared = r->parts > 1;
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -54009,6 +54127,13 @@ static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *f
     }
 }
 
+// Says of weights that the product wants rounded whether create may do that, now that it is known
+// what reads them.
+static void ein__kprod_rounded(const ein__kgen *g, ein__tiled *p) {
+    const ein__plan *plan = &g->ctx->plan;
+    p->rounded = p->rounded && plan->buffer[plan->layout[p->read[1]->val].buffer].rounded;
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
@@ -54023,6 +54148,8 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
         EIN_ASSERT(!step->addend.i);
         return ein__kreduce(g, step, hint, out, l);
     }
+    ein__kprod_rounded(g, &r.p);
+    if (step->addend.i) ein__kprod_rounded(g, &second.p);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;
@@ -56259,8 +56386,11 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
+    // In FP16 mode warpgroups leave f32 values to warps.
+    ein__key groups[] = {
+        {"rows", warps}, {"half", fp16}, {"tf32", ctx->desc.math == EIN_MATH_FP16 ? "" : tf32}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_WARPGROUPS), ein__tmpl_tiles_warpgroup,
-                    sums, EIN__COUNT(sums));
+                    groups, EIN__COUNT(groups));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_PATCHES), ein__tmpl_tiles_patch, NULL, 0);
 }
 
@@ -56745,26 +56875,27 @@ static bool ein__is_taken(const char *name) {
         " begin_products begin_rows bfloat4 bfloat4_value bytes CALL calls_on check_device"
         " check_run check_weights CLUSTER computed computed_load CONST CONST_BYTES CONST_OF"
         " conv copy_async COUNT create_all dynamic_shared E einnet_test element_a element_b"
-        " end_products end_step engine fail feed fetch fetched fetched_feed fetched_value FIRST"
-        " first_like float8 fmaxf fork_streams found_a found_b found_row found_y"
-        " fragment_columns fragment_rows half4 half4_value half8 half_erf IN info info_inputs"
-        " info_outputs info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys KC kept"
-        " kernel_size key_part KEY_TURNS KS lane_places LAST launch launch_now LAUNCHED"
-        " leave_part libraries_on load_bfloat4 load_float8 load_half4 load_half8 load_places"
-        " loaded m made matmul memcmp memcpy memset MIDDLE moved moving moving_load"
-        " multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64 NAMES_96 network next_early"
-        " NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries OUT out OWN own_sums"
-        " PAD parts_in_cluster parts_in_memory patch patch_load patch_tile pitched_fragment"
-        " product_tile publish_copies ranked record record_event relay relu ROUNDS_TF32"
-        " row_fragment row_sums ROWS run_on SAME same_addresses score_unit SHARE shared_address"
-        " shared_of shared_words snprintf some spaced spaced_load spread spread_keys std STEP"
-        " step_places stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load"
-        " summing SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped"
-        " tapped_load taps TENSOR_CORES tensor_feed tensor_sums tensor_tile tensor_type"
-        " tile_place tile_products tile_type total TURN turning turning_load TURNS unshifted"
-        " upload value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
-        " warpgroup_product warpgroup_tile WARPGROUPS weight_of weights word_places words"
-        " WORKSPACE_AT WORKSPACE_BYTES ";
+        " element_bytes end_products end_step engine fail feed fetch fetched fetched_feed"
+        " fetched_value FIRST first_like float8 fmaxf fork_streams found_a found_b found_row"
+        " found_y fragment_columns fragment_rows half4 half4_value half8 half_erf IN info"
+        " info_inputs info_outputs info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys"
+        " KC kept kernel_size key_part KEY_TURNS KS lane_places LAST launch launch_now"
+        " LAUNCHED leave_part libraries_on load_bfloat4 load_float8 load_half4 load_half8"
+        " load_places loaded m made matmul memcmp memcpy memset MIDDLE moved moving"
+        " moving_load multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64 NAMES_96"
+        " network next_early NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries"
+        " OUT out OWN own_sums PAD parts_in_cluster parts_in_memory patch patch_load"
+        " patch_tile pitched_fragment product_tile publish_copies ranked record record_event"
+        " relay relu round_weights rounded_places ROUNDS_TF32 row_fragment row_sums ROWS"
+        " run_on SAME same_addresses score_unit SHARE shared_address shared_of shared_words"
+        " snprintf some spaced spaced_load spread spread_keys std STEP step_places step_rows"
+        " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
+        " SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped tapped_load"
+        " taps TENSOR_CORES tensor_feed tensor_sums tensor_tile tensor_type tile_place"
+        " tile_products tile_type total TURN turning turning_load TURNS unshifted upload"
+        " value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
+        " warpgroup_product WARPGROUP_ROUNDED_PRODUCT warpgroup_rounded_product warpgroup_tile"
+        " WARPGROUPS weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);
     if (ein__is_listed(language, name, n) || ein__is_listed(own, name, n)) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
@@ -57892,6 +58023,33 @@ static ptrdiff_t ein__steps_end(const ein__step *steps, ptrdiff_t from, ptrdiff_
     return end;
 }
 
+enum { EIN__ROUNDING_BLOCKS = 1024 };  // of 256 threads, at most
+
+// What create rounds of the weights, where a product of the run wants that. Gives whether there are
+// such.
+static bool ein__put_rounding(ein__emitter *z, ein__buf *out) {
+    const ein__plan *plan = &z->ctx->plan;
+    bool any = false;
+    for (ptrdiff_t b = 0; b < arrlen(plan->buffer); b++) {
+        int64_t n = plan->buffer[b].bytes / 4;
+        bool wanted = false;
+        for (ptrdiff_t i = 0; i < arrlen(z->run); i++)
+            wanted |= z->run[i].rounded.i && plan->layout[z->run[i].rounded.i].buffer == b;
+        if (!wanted) continue;
+        ein__buf line = {0};
+        if (!any) ein__put(out, "    // As products of warpgroups read them.\n");
+        any = true;
+        ein__put(&line, "    CALL(launch(m, ALONE, round_weights, ");
+        ein__put_string(&line, plan->buffer[b].name);
+        ein__putf(&line, ", %lld, 256, stream, %s, %lldull));",
+                  (long long)ein__least(ein__ceil(n, 256), EIN__ROUNDING_BLOCKS), z->buffer[b],
+                  (long long)n);
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
+    }
+    return any;
+}
+
 // Steps from..to - 1 as function `name`.
 static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
                                     ptrdiff_t from, ptrdiff_t to) {
@@ -57907,13 +58065,14 @@ static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *
         ein__put_step(z, &body, &steps[i], &launches[i], init ? "ALONE" : ein__chain_place(z, i));
         stream |= launches[i].name && !steps[i].branch;
     }
+    if (init && to == arrlen(steps)) stream |= ein__put_rounding(z, &body);
     for (int b = 1; b < ctx->plan.branches && !init && to == arrlen(steps); b++)
         if (ctx->plan.join[b] >= 0)
             ein__putf(&body, "    CALL(await_event(m, 0, %d));  // branch %d\n",
                       steps[ctx->plan.join[b]].event, b);
     ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx), list);
     ein__tmpl_line(out, head.s, head.n);
-    if (from == to) ein__put(out, "    (void)m;\n");
+    if (!body.n) ein__put(out, "    (void)m;\n");
     if (!init && !z->in) ein__put(out, "    (void)in;\n");
     if (!init && !z->out) ein__put(out, "    (void)out;\n");
     if (!stream) ein__put(out, "    (void)stream;\n");
@@ -60810,6 +60969,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
+    arrfree(ctx->unrounded);
     arrfree(ctx->counted);
     arrfree(ctx->passed);
     shfree(ctx->kernels);

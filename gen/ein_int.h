@@ -357,9 +357,10 @@ typedef struct ein__buffer {
     const char *name;  // content-derived, a C identifier
     int64_t bytes;
     ein__dtype dtype;
-    int64_t at;  // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
-    int index;   // which input, output or weight
-    int first;   // step that defines it, -1: none uses it
+    int64_t at;    // byte offset in the arena (ARENA), the constants (CONST, WEIGHT) or INIT
+    int index;     // which input, output or weight
+    int first;     // step that defines it, -1: none uses it
+    bool rounded;  // of constants: products in TF32 alone read it, so create may round it
     // By branch: the last step that uses it, and the last one that is over before any of its uses.
     int last_on[EIN__BRANCHES], known[EIN__BRANCHES];
 } ein__buffer;
@@ -652,6 +653,7 @@ struct ein_ctx {
     // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
     // array.
     bool *fallen;
+    bool *unrounded;  // by value: not to be rounded to TF32 in create (program.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
     unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array

@@ -158,16 +158,15 @@ static __global__ void $bounds $name($params) {
     $found;
 #pragma unroll
     for (int first = 0; first < $rows * $RN; first += $together * $V) {
-        const int last = min(first + $together * $V, $rows * $RN);
         found_y held[$together];
 #pragma unroll
-        for (int e = first; e < last; e += $V) {
+        for (int e = first; e < first + $together * $V; e += $V) {
             $at;
             found_y &f = held[(e - first) / $V];
             $hold;
         }
 #pragma unroll
-        for (int e = first; e < last; e += $V) {
+        for (int e = first; e < first + $together * $V; e += $V) {
             const int i = $i, j = $j;
             const found_y &f = held[(e - first) / $V];
             $store;

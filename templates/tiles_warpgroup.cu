@@ -1,5 +1,7 @@
 //@key rows  whether some loads are added up along their rows
-// Tiles that warpgroups multiply: 128 threads together, asynchronously, both factors straight from
+//@key half  whether halves are multiplied
+//@key tf32  whether f32 values are, rounded to TF32
+// Tiles that warpgroups multiply: 128 threads together, asynchronously, factors straight from
 // shared memory (PTX ISA, wgmma). Devices of compute capability 9.0 have that, in code compiled for
 // sm_90a; compiled for others the same tile is multiplied by warps, which takes longer.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -29,6 +31,7 @@
     ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "   \
     "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, " \
     "%124, %125, %126, %127"
+//@if half
 // c += A B for 64 rows, N columns and 16 terms; A, B and so on are the operands' numbers. Of a
 // factor whose rows in shared memory are terms of lines (ACROSS) the instruction is told so.
 template <int N>
@@ -50,6 +53,30 @@ WARPGROUP_PRODUCT(96, NAMES_96, 48, 49, 50, 51, SUMS_96(c, 0))
 WARPGROUP_PRODUCT(128, NAMES_128, 64, 65, 66, 67, SUMS_128(c, 0))
 WARPGROUP_PRODUCT(192, NAMES_192, 96, 97, 98, 99, SUMS_128(c, 0), SUMS_64(c, 16))
 WARPGROUP_PRODUCT(256, NAMES_256, 128, 129, 130, 131, SUMS_128(c, 0), SUMS_128(c, 16))
+//@end
+//@if tf32
+// c += A B for 64 rows, N columns and 8 terms: of f32 values whose last 13 bits nobody reads. A is
+// in registers, where it can be rounded, each warp's 16 rows as mma has them (A to D are the
+// operands' numbers, E the second factor's).
+template <int N>
+struct warpgroup_rounded_product;
+#define WARPGROUP_ROUNDED_PRODUCT(N, NAMES, A, B, C, D, E, ...)                                  \
+    template <>                                                                                  \
+    struct warpgroup_rounded_product<N> {                                                        \
+        static __device__ __forceinline__ void add(float (&c)[N / 8][4], const unsigned (&a)[4], \
+                                                   unsigned long long b) {                       \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" NAMES       \
+                         "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E ", 1, 1, 1;"            \
+                         : __VA_ARGS__                                                           \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                  \
+        }                                                                                        \
+    };
+WARPGROUP_ROUNDED_PRODUCT(64, NAMES_64, 32, 33, 34, 35, 36, SUMS_64(c, 0))
+WARPGROUP_ROUNDED_PRODUCT(96, NAMES_96, 48, 49, 50, 51, 52, SUMS_96(c, 0))
+WARPGROUP_ROUNDED_PRODUCT(128, NAMES_128, 64, 65, 66, 67, 68, SUMS_128(c, 0))
+WARPGROUP_ROUNDED_PRODUCT(192, NAMES_192, 96, 97, 98, 99, 100, SUMS_128(c, 0), SUMS_64(c, 16))
+WARPGROUP_ROUNDED_PRODUCT(256, NAMES_256, 128, 129, 130, 131, 132, SUMS_128(c, 0), SUMS_128(c, 16))
+//@end
 
 // Where the instruction finds lines of a factor in shared memory: rows of ROW bytes, eight of them
 // with their chunks exchanged as tile_place has it, the next eight behind them; where rows are
@@ -124,6 +151,7 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
     }
 
 #if WARPGROUPS
+    //@if half
     template <bool ALONG_A, bool ALONG_B>
     struct step_places {
         static const unsigned ROW_A = tile_place<T, BM, KC, ALONG_A>::C * sizeof(T),
@@ -133,7 +161,9 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
         __device__ __forceinline__ explicit step_places(warpgroup_tile &t)
             : a(shared_address(t.factor(0, 0)) + threadIdx.x / 128u * (KC * ROW_A)),
               b(shared_address(t.factor(0, 1))) {}
-        __device__ __forceinline__ void add(warpgroup_tile &, int stage, tile_products &to) const {
+        template <typename A>
+        __device__ __forceinline__ void add(warpgroup_tile &, int stage, const A &,
+                                            tile_products &to) const {
             const unsigned at = stage * (tile::SIZE * int(sizeof(T)));
             begin_products();
 #pragma unroll
@@ -151,6 +181,44 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
         }
         static __device__ __forceinline__ void publish() { publish_copies(); }
     };
+    //@end
+    //@if tf32
+    // A step's fragments of the first factor, rounded. The second one is weights, which create has
+    // rounded, as lines of terms.
+    struct step_rows {
+        unsigned q[KC / tile::KS][4];
+    };
+    template <bool ALONG_A>
+    struct rounded_places {
+        lane_places<T, BM, KC, ALONG_A, false, BM / 8, KC> a;
+        unsigned b;
+
+        __device__ __forceinline__ explicit rounded_places(warpgroup_tile &t)
+            : a(tile::top(), 0u), b(shared_address(t.factor(0, 1))) {}
+        template <typename A>
+        __device__ __forceinline__ void get(warpgroup_tile &t, int stage, const A &load_a,
+                                            step_rows &x) const {
+#pragma unroll
+            for (int s = 0; s < KC / tile::KS; s++) {
+                a.fragment(x.q[s], t.factor(stage, 0), 0, s);
+                //@if rows
+                take_rows(load_a, x.q[s], 0);
+                //@end
+                tensor_type<T>::round_words(x.q[s]);
+            }
+        }
+        __device__ __forceinline__ void add(int stage, const step_rows &x,
+                                            tile_products &to) const {
+            const unsigned ROW = KC * sizeof(T), at = b + stage * (tile::SIZE * sizeof(T));
+            begin_products();
+#pragma unroll
+            for (unsigned s = 0; s < KC / tile::KS; s++)
+                warpgroup_rounded_product<BN>::add(to.c[0], x.q[s],
+                                                   warpgroup_factor<ROW>(at + s * 32u, KC * ROW));
+            end_products();
+        }
+    };
+    //@end
 #else
     template <bool ALONG_A, bool ALONG_B>
     struct step_places {
@@ -159,11 +227,17 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
 
         __device__ __forceinline__ explicit step_places(warpgroup_tile &)
             : a(tile::top(), 0u), b(0u, 0u) {}
-        __device__ __forceinline__ void add(warpgroup_tile &t, int stage, tile_products &to) const {
+        template <typename A>
+        __device__ __forceinline__ void add(warpgroup_tile &t, int stage, const A &load_a,
+                                            tile_products &to) const {
 #pragma unroll
             for (int s = 0; s < KC / tile::KS; s++) {
                 unsigned x[4];
                 a.fragment(x, t.factor(stage, 0), 0, s);
+                //@if rows
+                if (sizeof(T) == 4) take_rows(load_a, x, 0);
+                //@end
+                tensor_type<T>::round_words(x);
 #pragma unroll
                 for (int j = 0; j < BN / 16; j++) {
                     unsigned y[4];
@@ -180,14 +254,23 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
 #endif
 
     //@if rows
-    // Sums along the rows of the first factor, of what a step has in shared memory: two threads
-    // have half of a line each. Nothing is subtracted from lines that are multiplied there.
+    // Sums along the rows of the first factor: of f32 values as tensor_tile has them, of fragments.
+    template <typename FROM, int BYTES>
+    struct sums_of_rows : tile::template row_sums<FROM> {
+        __device__ __forceinline__ explicit sums_of_rows(const FROM &f)
+            : tile::template row_sums<FROM>(f) {}
+        __device__ __forceinline__ void take_step(const T *) {}
+    };
+    // Of halves, which no thread has in registers, two threads have half of a line each that a step
+    // has in shared memory. Nothing is subtracted from lines that are multiplied there.
     template <typename FROM>
-    struct row_sums {
+    struct sums_of_rows<FROM, 2> {
         float sum[1], square[1];
 
-        __device__ __forceinline__ explicit row_sums(unshifted) : sum(), square() {}
+        __device__ __forceinline__ explicit sums_of_rows(unshifted) : sum(), square() {}
         static __device__ unsigned line() { return threadIdx.x / 2u; }
+        __device__ __forceinline__ void begin() {}
+        __device__ __forceinline__ void take(unsigned (&)[4], int) {}
         __device__ __forceinline__ void take_step(const T *rows) {
             const tile_place<T, BM, KC, true> place(line(), threadIdx.x % 2u * (KC / 2));
 #pragma unroll
@@ -206,6 +289,8 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
             return from[line][0];
         }
     };
+    template <typename FROM>
+    using row_sums = sums_of_rows<FROM, sizeof(T)>;
 
     //@end
     template <typename F>
@@ -214,13 +299,83 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
         feed.move();
     }
 
+    template <int BYTES>
+    struct element_bytes {};
+
+    // The steps' products, the first steps on their way: while one is multiplied the next ones are
+    // copied, to where the one before it was.
+#if WARPGROUPS
+    //@if tf32
+    // The copies of all steps but the last N are there for everybody.
+    template <int N>
+    static __device__ __forceinline__ void show_step() {
+        await_steps<N>();
+        publish_copies();
+        __syncthreads();
+    }
+    // Where no other block has room on an SM, rows of a step are fetched while the step before is
+    // multiplied, else while the other block's are.
+    static const bool ALONE = sizeof(tile) > 113u << 10;
+    template <bool ALONG_A, bool ALONG_B, typename FA, typename FB, typename A>
+    __device__ __forceinline__ void add_steps(element_bytes<4>, FA &a, FB &b, A load_a,
+                                              unsigned from, unsigned until, tile_products &to) {
+        static_assert(ALONG_B, "the instruction has no other order of TF32");
+        const rounded_places<ALONG_A> places(*this);
+        step_rows x, y = {};
+        int stage = 0, next = AHEAD;
+        if (ALONE) show_step<AHEAD - 1>();
+        if (ALONE) places.get(*this, 0, load_a, x);
+#pragma unroll 1
+        for (unsigned k0 = from; k0 < until; k0 += KC) {
+            if (!ALONE) show_step<AHEAD - 1>();
+            if (!ALONE) places.get(*this, stage, load_a, x);
+            places.add(stage, x, to);
+            // All have multiplied the step before, too.
+            if (ALONE) show_step<AHEAD - 2>();
+            copy(a, this->factor(next, 0), k0 + AHEAD * KC, until);
+            copy(b, this->factor(next, 1), k0 + AHEAD * KC, until);
+            end_step();
+            next = stage;
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
+            if (ALONE && k0 + KC < until) places.get(*this, stage, load_a, y);
+            await_products<0>();
+            if (ALONE) x = y;
+        }
+    }
+    //@end
+#endif
+    template <bool ALONG_A, bool ALONG_B, int BYTES, typename FA, typename FB, typename A>
+    __device__ __forceinline__ void add_steps(element_bytes<BYTES>, FA &a, FB &b, A load_a,
+                                              unsigned from, unsigned until, tile_products &to) {
+        const step_places<ALONG_A, ALONG_B> places(*this);
+        int stage = 0, next = AHEAD;
+#pragma unroll 1
+        for (unsigned k0 = from; k0 < until; k0 += KC) {
+            await_steps<AHEAD - 1>();
+            places.publish();
+            __syncthreads();
+            places.add(*this, stage, load_a, to);
+            places.template await<1>();
+            // All have multiplied the step before.
+            __syncthreads();
+            copy(a, this->factor(next, 0), k0 + AHEAD * KC, until);
+            copy(b, this->factor(next, 1), k0 + AHEAD * KC, until);
+            end_step();
+            //@if rows
+            take_step(load_a, this->factor(stage, 0));
+            //@end
+            next = stage;
+            stage = stage + 1 < STAGES ? stage + 1 : 0;
+        }
+        places.template await<0>();
+    }
+
     // As tensor_tile has it.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              bool next_early, tile_products &to) {
         tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> a(load_a);
         tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> b(load_b);
-        const step_places<ALONG_A, ALONG_B> places(*this);
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
 #pragma unroll
@@ -237,25 +392,19 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
             if (EARLY != 2) copy(b, this->factor(n, 1), from + n * KC, until);
             end_step();
         }
-        int stage = 0, next = AHEAD;
-#pragma unroll 1
-        for (unsigned k0 = from; k0 < until; k0 += KC) {
-            await_steps<AHEAD - 1>();
-            places.publish();
-            __syncthreads();
-            places.add(*this, stage, to);
-            places.template await<1>();
-            // All have multiplied the step before.
-            __syncthreads();
-            copy(a, this->factor(next, 0), k0 + AHEAD * KC, until);
-            copy(b, this->factor(next, 1), k0 + AHEAD * KC, until);
-            end_step();
-            //@if rows
-            take_step(load_a, this->factor(stage, 0));
-            //@end
-            next = stage;
-            stage = stage + 1 < STAGES ? stage + 1 : 0;
-        }
-        places.template await<0>();
+        //@if rows
+        begin_rows(load_a);
+        //@end
+        add_steps<ALONG_A, ALONG_B>(element_bytes<sizeof(T)>(), a, b, load_a, from, until, to);
     }
 };
+//@if tf32
+
+// Weights that are multiplied so, in the place where create has them.
+static __global__ void round_weights(float *w, unsigned long long n, bool next_early) {
+    await_previous(next_early);
+    const unsigned long long all = 1ull * blockDim.x * gridDim.x;
+    for (unsigned long long i = 1ull * blockDim.x * blockIdx.x + threadIdx.x; i < n; i += all)
+        w[i] = tensor_type<float>::rounded(w[i]);
+}
+//@end

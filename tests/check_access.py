@@ -315,7 +315,8 @@ def check_large(math, gpu, want, folder):
     return "%s on %s: a large product is of other tiles" % (math, gpu)
 
 
-LARGE = [("tf32", "h200", "tensor_tile<.*, 64, 64, "), ("fp16", "a100", "tensor_tile<.*, 64, 64, "),
+LARGE = [("tf32", "a100", "tensor_tile<.*, 64, 64, "), ("fp16", "a100", "tensor_tile<.*, 64, 64, "),
+         ("tf32", "h200", "warpgroup_tile<float, 128, 256, "),
          ("fp16", "h200", "warpgroup_tile<__half, 128, 256, ")]
 
 

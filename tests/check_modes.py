@@ -25,9 +25,9 @@ UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 PLAN = re.compile(r"^// plan +(\d+) steps?, ([\d.]+) (ns|us|ms|s) estimated", re.M)
 MODE = re.compile(r"^// for .*, (FP32|TF32|FP16)", re.M)
 INSTEAD = re.compile(r"^// cheaper .* (TF32|FP16), .*\n", re.M)
-# EIN__OWN_MARGIN; what two calls compute may be one kernel without them, so plans with many
-# launches are compared as a whole.
-OWN_MARGIN = 1.1
+# EIN__OWN_MARGIN and EIN__FEWER_PERCENT; what two calls compute may be one kernel without them, so
+# plans with many launches are compared as a whole.
+OWN_MARGIN = 1.03 * 1.07 + 0.005  # and what is rounded
 MOST_SECONDS = 45  # the CPU's, for one file; none needs a third of it on an idle core
 # Outputs that are a norm's, an attention's or a convolution's result in another shape, pieces of an
 # output, and sums of squares of what is stored as halves: no kernel is there to convert alone.

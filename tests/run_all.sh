@@ -88,6 +88,7 @@ parts=(
     'modes    -    python3 tests/check_modes.py'
     'math     -    sh tests/frame/test_math.sh'
     'typed    cuda python3 tests/check_typed.py'
+    "rounded  cuda $python tests/check_rounded.py"
     "run-full cuda $python tests/run_models.py --full $full"
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --once --libs none $ptx32"

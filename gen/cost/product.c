@@ -15,6 +15,7 @@ typedef struct ein__tiled {
     bool computed;    // loads compute a factor as they go
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     bool warpgroups;  // the GPU has instructions for tiles that these multiply
+    bool rounded;     // the second factor is weights that create may round (ein__may_round)
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
     int together;  // blocks of a cluster, which share a tile's terms
@@ -44,8 +45,9 @@ typedef struct ein__product_tile {
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_PLAIN = 34,  // tiles without patches, the first ones
-    EIN__PRODUCT_TILES = 44,
+    EIN__PRODUCT_FMA = 28,    // the first of tiles, among which are all without tensor cores
+    EIN__PRODUCT_PLAIN = 40,  // ... without patches
+    EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -92,6 +94,12 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 16, 128, 64, 1, 0, 2, EIN__MATH_FP16, 3, true, 0},
     {128, 64, 16, 64, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
     {128, 96, 16, 96, 64, 1, 0, 2, EIN__MATH_FP16, 4, true, 0},
+    {128, 256, 16, 256, 32, 1, 0, 1, EIN__MATH_TF32, 4, true, 0},
+    {128, 192, 16, 192, 32, 1, 0, 1, EIN__MATH_TF32, 5, true, 0},
+    {128, 128, 16, 128, 32, 1, 0, 1, EIN__MATH_TF32, 6, true, 0},
+    {128, 128, 16, 128, 32, 1, 0, 2, EIN__MATH_TF32, 3, true, 0},
+    {128, 64, 16, 64, 32, 1, 0, 2, EIN__MATH_TF32, 4, true, 0},
+    {128, 96, 16, 96, 32, 1, 0, 2, EIN__MATH_TF32, 4, true, 0},
     // By patches, for results whose channels lie side by side, and for those whose pixels do.
     {256, 64, 64, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
     {128, 64, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 2, false, 1},
@@ -141,6 +149,7 @@ static int64_t ein__patch_bytes(const ein__tiled *p, const ein__product_tile *t)
 
 // Tiles that may compute product `p`, from the first on.
 static int ein__product_tiles(const ein__tiled *p) {
+    if (p->math == EIN__MATH_FP32) return EIN__PRODUCT_FMA;
     return p->patch.side ? EIN__PRODUCT_TILES : EIN__PRODUCT_PLAIN;
 }
 
@@ -160,7 +169,11 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
     if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
-    if (t->warpgroups && (p->shifted || (p->each && !p->load[0].along))) return false;
+    // Of TF32 the instruction takes the second factor as lines of terms, and rounds nothing.
+    bool rounded = t->warpgroups && t->math == EIN__MATH_TF32;
+    if (rounded && (!p->rounded || !p->load[1].along || p->math != t->math)) return false;
+    bool stored = t->warpgroups && !rounded;  // no thread has the first factor in registers
+    if (stored && (p->shifted || (p->each && !p->load[0].along))) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
     if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
@@ -366,6 +379,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (int k = 0; k < 2; k++)
         p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
                                          steps ? (int)inner : -1, p->math);
+    p->rounded = ein__may_round(ctx, (ein__val){p->read[1]->val});
     ein__match_patch(ctx, s, p);
     return p->depth <= EIN__PRODUCT_DEPTH;
 }

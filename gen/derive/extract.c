@@ -22,33 +22,6 @@ static bool ein__is_reread(ein__deriver *z, const ein__scope *s) {
            ein__class_at(z, (ein__val){e->val}) >= 0;
 }
 
-// The order of dimensions in which those that `last` tells come behind the others.
-static void ein__order_last(uint32_t last, int rank, int *order) {
-    int n = 0;
-    for (int side = 0; side < 2; side++)
-        for (int k = 0; k < rank; k++)
-            if ((int)(last >> k & 1) == side) order[n++] = k;
-}
-
-// Prices operand `k` from now on as if the dimensions that use `slots` alone lay innermost. Gives
-// the slots of these; 0: there are none.
-static uint32_t ein__turn_operand(ein_ctx *ctx, const ein__expr *read, uint32_t slots, int k) {
-    struct ein__turned *t = &ctx->turned[k];
-    const ein__shape *shape = &ctx->value[read->val].shape;
-    uint32_t last = 0, found = 0;
-    int order[EIN__MAX_RANK];
-    for (uint32_t i = 0; i < read->nix; i++) {
-        uint32_t uses = ein__ix_uses(ctx, read->ix[i]);
-        if (!uses || (uses & ~slots)) continue;
-        last |= 1u << i;
-        found |= uses;
-    }
-    ein__order_last(last, shape->rank, order);
-    t->v = (ein__val){read->val};
-    ein__order_strides(shape->d, shape->rank, order, t->stride);
-    return found;
-}
-
 // What product `s` costs as a kernel of our own when the channels of its data, its filter and its
 // result lie side by side, as layouts can have them: in the data what is summed and no window, in
 // the result what the filter alone has. INT64_MAX: it has no filter, or no channels.

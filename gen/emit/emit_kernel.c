@@ -274,8 +274,11 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
     ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, EIN__COUNT(sums));
+    // In FP16 mode warpgroups leave f32 values to warps.
+    ein__key groups[] = {
+        {"rows", warps}, {"half", fp16}, {"tf32", ctx->desc.math == EIN_MATH_FP16 ? "" : tf32}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_WARPGROUPS), ein__tmpl_tiles_warpgroup,
-                    sums, EIN__COUNT(sums));
+                    groups, EIN__COUNT(groups));
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_PATCHES), ein__tmpl_tiles_patch, NULL, 0);
 }
 

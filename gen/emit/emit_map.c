@@ -17,6 +17,7 @@ typedef struct ein__launch {
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument in front of the pointers, or NULL
+    ein__val rounded;   // weights that create is to round to TF32, or none
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];

@@ -446,6 +446,33 @@ static ptrdiff_t ein__steps_end(const ein__step *steps, ptrdiff_t from, ptrdiff_
     return end;
 }
 
+enum { EIN__ROUNDING_BLOCKS = 1024 };  // of 256 threads, at most
+
+// What create rounds of the weights, where a product of the run wants that. Gives whether there are
+// such.
+static bool ein__put_rounding(ein__emitter *z, ein__buf *out) {
+    const ein__plan *plan = &z->ctx->plan;
+    bool any = false;
+    for (ptrdiff_t b = 0; b < arrlen(plan->buffer); b++) {
+        int64_t n = plan->buffer[b].bytes / 4;
+        bool wanted = false;
+        for (ptrdiff_t i = 0; i < arrlen(z->run); i++)
+            wanted |= z->run[i].rounded.i && plan->layout[z->run[i].rounded.i].buffer == b;
+        if (!wanted) continue;
+        ein__buf line = {0};
+        if (!any) ein__put(out, "    // As products of warpgroups read them.\n");
+        any = true;
+        ein__put(&line, "    CALL(launch(m, ALONE, round_weights, ");
+        ein__put_string(&line, plan->buffer[b].name);
+        ein__putf(&line, ", %lld, 256, stream, %s, %lldull));",
+                  (long long)ein__least(ein__ceil(n, 256), EIN__ROUNDING_BLOCKS), z->buffer[b],
+                  (long long)n);
+        ein__tmpl_line(out, line.s, line.n);
+        ein__buf_free(&line);
+    }
+    return any;
+}
+
 // Steps from..to - 1 as function `name`.
 static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
                                     ptrdiff_t from, ptrdiff_t to) {
@@ -461,13 +488,14 @@ static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *
         ein__put_step(z, &body, &steps[i], &launches[i], init ? "ALONE" : ein__chain_place(z, i));
         stream |= launches[i].name && !steps[i].branch;
     }
+    if (init && to == arrlen(steps)) stream |= ein__put_rounding(z, &body);
     for (int b = 1; b < ctx->plan.branches && !init && to == arrlen(steps); b++)
         if (ctx->plan.join[b] >= 0)
             ein__putf(&body, "    CALL(await_event(m, 0, %d));  // branch %d\n",
                       steps[ctx->plan.join[b]].event, b);
     ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx), list);
     ein__tmpl_line(out, head.s, head.n);
-    if (from == to) ein__put(out, "    (void)m;\n");
+    if (!body.n) ein__put(out, "    (void)m;\n");
     if (!init && !z->in) ein__put(out, "    (void)in;\n");
     if (!init && !z->out) ein__put(out, "    (void)out;\n");
     if (!stream) ein__put(out, "    (void)stream;\n");

@@ -108,6 +108,14 @@ static int ein__kprod_spare(const ein__product_tile *t, int sums) {
     return spare < LEAST ? LEAST : spare < MOST ? spare : MOST;
 }
 
+// How many of `all` vectors are asked for at once, `most` at most: a share of them, as nvcc does
+// not unroll loops that end in two ways.
+static int ein__kprod_together(int most, int all) {
+    int n = (int)ein__least(most, all);
+    while (all % n) n--;
+    return n;
+}
+
 // What the epilogue reads is asked for before the sums of groups or blocks meet, which takes as
 // long as memory takes to answer; `first` is what makes values of it. Where a thread would need too
 // many registers for it, warpgroups' tiles ask for some vectors' before these are stored: one after
@@ -126,7 +134,7 @@ static void ein__kprod_hold(ein__kgen *g, ein__kprod *r, const ein__kends *e, ei
     if (!words && r->t->warpgroups && r->parts == 1) {
         int spare = ein__kprod_spare(r->t, rows * cols);
         words = ein__kprod_ask(g, reads, NULL, spare, "y", &r->held, &r->hold, first);
-        if (words) r->together = (int)ein__least(spare / words, rows * (cols / g->vec));
+        if (words) r->together = ein__kprod_together(spare / words, rows * (cols / g->vec));
     }
     if (words) ein__kprod_placed(g, r, e, &r->hold);
     memcpy(g->slot, slot, sizeof slot);
@@ -381,6 +389,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
     if (r->cluster) ein__kneed(g, EIN__NEED_CLUSTERS);
+    if (r->t->warpgroups && r->math == EIN__MATH_TF32) l->rounded = (ein__val){r->p.read[1]->val};
     g->shared = r->parts > 1;
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -458,6 +467,13 @@ static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *f
     }
 }
 
+// Says of weights that the product wants rounded whether create may do that, now that it is known
+// what reads them.
+static void ein__kprod_rounded(const ein__kgen *g, ein__tiled *p) {
+    const ein__plan *plan = &g->ctx->plan;
+    p->rounded = p->rounded && plan->buffer[plan->layout[p->read[1]->val].buffer].rounded;
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
@@ -472,6 +488,8 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
         EIN_ASSERT(!step->addend.i);
         return ein__kreduce(g, step, hint, out, l);
     }
+    ein__kprod_rounded(g, &r.p);
+    if (step->addend.i) ein__kprod_rounded(g, &second.p);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;

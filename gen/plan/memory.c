@@ -153,6 +153,45 @@ static void ein__place_counters(ein__plan *p) {
     }
 }
 
+// Whether step `s` reads `v` as a factor of products in TF32 and as nothing else.
+static bool ein__reads_as_factor(ein_ctx *ctx, const ein__step *s, ein__val v) {
+    const ein__gemm *g = &s->gemm;
+    const ein__conv *c = &s->conv;
+    if (s->npeer || s->ahead || s->sums || s->load[0].i || s->load[1].i) return false;
+    if (s->kind == EIN__K_GEMM)
+        return g->math == EIN__MATH_TF32 && g->bias.i != v.i && g->z.i != v.i;
+    if (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA)
+        return c->math == EIN__MATH_TF32 && c->bias.i != v.i && c->z.i != v.i;
+    if (s->kind != EIN__K_PRODUCT && s->kind != EIN__K_REDUCE) return false;
+    for (int i = 0; i < s->nval; i++) {
+        const ein__scope *of = ein__scope_of(ctx, s->val[i]);
+        bool product = i == 0 || s->val[i].i == s->addend.i;
+        if (product && ein__is_contraction(ctx, of) && !ein__keeps_fp32(ctx, s->val[i])) continue;
+        const ein__ex *reads = ein__ex_reads(ctx, of->body);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (ein__ex_get(ctx, reads[k])->val == v.i) return false;
+    }
+    return true;
+}
+
+// Which constants create may round to TF32.
+static void ein__mark_rounded(ein_ctx *ctx) {
+    ein__plan *p = &ctx->plan;
+    bool tf32 = ctx->desc.math == EIN_MATH_TF32;
+    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++) {
+        ein__bkind kind = p->buffer[i].kind;
+        bool constant = kind == EIN__B_WEIGHT || kind == EIN__B_CONST;
+        p->buffer[i].rounded = tf32 && constant && p->buffer[i].dtype == EIN__F32;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(p->step) && tf32; i++) {
+        ein__val *reads = ein__step_reads(ctx, &p->step[i]);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            if (!ein__reads_as_factor(ctx, &p->step[i], reads[k]))
+                p->buffer[p->layout[reads[k].i].buffer].rounded = false;
+        arrfree(reads);
+    }
+}
+
 EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__plan *p = &ctx->plan;
     bool *kept = NULL;
@@ -162,6 +201,7 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__arena_offsets(ctx);
     ein__liveness(ctx, p->init);
     ein__constant_offsets(ctx, kept);
+    ein__mark_rounded(ctx);
     arrfree(kept);
     ein__place_counters(p);
 }

@@ -90,7 +90,9 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
         if (ctx->whole) split.parts = 1;
     }
     if (split.parts > 1 && map.i && ein__is_better_added(z, old, map, read, ps)) split.parts = 1;
-    v = ein__relay_product(z, v);
+    int64_t lines = ein__cost_lines(ctx, s, map, read);
+    bool cheaper = lines < INT64_MAX && lines < ein__cost_scope(ctx, EIN__K_PRODUCT, s, map, read);
+    v = ein__relay_product(z, v, cheaper);
     return v.i && split.parts > 1 ? ein__split_value(z, v, &split) : v;
 }
 

@@ -86,6 +86,33 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     return uses;
 }
 
+// Marks in ctx->unrounded what something else than a product of the program `order` reads, or its
+// caller.
+EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein__val *root,
+                                 int nroot) {
+    const ein__expr *read[2];
+    double alpha;
+    if (ctx->desc.math != EIN_MATH_TF32) return;
+    arrsetlen(ctx->unrounded, arrlen(ctx->value));
+    memset(ctx->unrounded, 0, (size_t)arrlen(ctx->unrounded) * sizeof *ctx->unrounded);
+    for (int i = 0; i < nroot; i++) ctx->unrounded[root[i].i] = true;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        if (!s || ctx->value[order[i].i].weight_only) continue;
+        if (ein__two_factors(ctx, s, read, &alpha) && !ein__keeps_fp32(ctx, order[i])) continue;
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            ctx->unrounded[ein__ex_get(ctx, reads[k])->val] = true;
+    }
+}
+
+// Whether `v` is weights that nothing but products in TF32 reads, as far as is known: then create
+// may round them, and no product has to.
+EIN__FN bool ein__may_round(const ein_ctx *ctx, ein__val v) {
+    if (ctx->desc.math != EIN_MATH_TF32 || !ctx->value[v.i].weight_only) return false;
+    return (ptrdiff_t)v.i >= arrlen(ctx->unrounded) || !ctx->unrounded[v.i];
+}
+
 // Who reads what in the program `order`.
 EIN__FN ein__readers ein__find_readers(ein_ctx *ctx, const ein__val *order) {
     ein__readers r = {NULL, NULL};

@@ -63,7 +63,8 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
 static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                    ein__split *split, int64_t *ps, int64_t *bound) {
     ein__skind2 kind = ein__kernel_kind(ctx, s);
-    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    int64_t own = ein__least(ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read),
+                             ein__cost_lines(ctx, s, m, read));
     ein__split parts = {0, 1};
     *bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
     // Parts of a sum are not to be rounded to halves.
@@ -760,6 +761,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
         z->root[i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
+    ein__mark_unrounded(ctx, z->order, root, nroot);
     ein__select_norms(z);
     ein__select_attention(z);
 }
@@ -794,6 +796,7 @@ EIN__FN void ein__select_free(ein__selector *z) {
     arrfree(z->next);
     arrfree(z->kind);
     arrfree(z->root);
+    arrsetlen(z->ctx->unrounded, 0);
 }
 
 // Marks in ctx->kept what attentions of the program under `root` are made of. Gives whether there

@@ -118,12 +118,58 @@ static ein__ex ein__relaid_read(ein__pass *z, const ein__scope *s, const ein__ex
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
 }
 
+// The order of dimensions in which those that `last` tells come behind the others.
+static void ein__order_last(uint32_t last, int rank, int *order) {
+    int n = 0;
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < rank; k++)
+            if ((int)(last >> k & 1) == side) order[n++] = k;
+}
+
+// Prices operand `k` from now on as if the dimensions that use `slots` alone lay innermost. Gives
+// the slots of these; 0: there are none.
+static uint32_t ein__turn_operand(ein_ctx *ctx, const ein__expr *read, uint32_t slots, int k) {
+    struct ein__turned *t = &ctx->turned[k];
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    uint32_t last = 0, found = 0;
+    int order[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < read->nix; i++) {
+        uint32_t uses = ein__ix_uses(ctx, read->ix[i]);
+        if (!uses || (uses & ~slots)) continue;
+        last |= 1u << i;
+        found |= uses;
+    }
+    ein__order_last(last, shape->rank, order);
+    t->v = (ein__val){read->val};
+    ein__order_strides(shape->d, shape->rank, order, t->stride);
+    return found;
+}
+
+// What product `s` with map `m` as below costs as a kernel of our own when its weights lie as lines
+// of terms, of which alone warpgroups multiply TF32. INT64_MAX: it has no weights that might, or
+// they lie so.
+static int64_t ein__cost_lines(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read) {
+    int64_t out[EIN__MAX_RANK], ps = INT64_MAX;
+    uint32_t inner;
+    ein__tiled p;
+    if (ctx->desc.math != EIN_MATH_TF32) return ps;
+    ein__dense_result(s, out);
+    if (!ein__match_tiles(ctx, s, out, &p) || !p.warpgroups || !p.rounded || p.load[1].along)
+        return ps;
+    // Layouts have windows' channels innermost.
+    if (ein__product_inner(ctx, s, &p, &inner)) return ps;
+    if (ein__turn_operand(ctx, p.read[1], ~((1u << s->nt) - 1), 0))
+        ps = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    memset(ctx->turned, 0, sizeof ctx->turned);
+    return ps;
+}
+
 // The factor of a product that is known at load, its elements in the order in which the kernel
 // counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
 // or when neighbours lie together already: the innermost terms or, unless a step must stay within a
-// `tap`, any terms or lines.
+// `tap` or is to have `lines` of terms, any terms or lines.
 static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
-                                uint32_t inner, bool tap) {
+                                uint32_t inner, bool tap, bool lines) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *read = p->read[side];
     ein__ex as_is = ein__ex_of(ctx, read);
@@ -134,14 +180,15 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     ein__strides_of(ctx, (ein__val){read->val}, stride);
     if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
     bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
-    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
+    for (uint32_t i = 0; i < s->nt + s->ns && !tap && !lines; i++)
         together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
     if (together) return as_is;
     return ein__relaid_read(z, s, read, turn, 4);
 }
 
-// Product `v` with what is known at load re-laid for its kernel.
-static ein__val ein__relay_product(ein__pass *z, ein__val v) {
+// Product `v` with what is known at load re-laid for its kernel; `lines`: the columns' factor is to
+// be lines of terms.
+static ein__val ein__relay_product(ein__pass *z, ein__val v, bool lines) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     int64_t out[EIN__MAX_RANK];
@@ -153,8 +200,8 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
         if (s->n[i] > s->n[inner]) inner = i;
     bool tap = ein__product_inner(ctx, s, &p, &inner);
     z->self = v;
-    ein__ex a = ein__relay_terms(z, s, &p, 0, inner, tap),
-            b = ein__relay_terms(z, s, &p, 1, inner, tap);
+    ein__ex a = ein__relay_terms(z, s, &p, 0, inner, tap, false),
+            b = ein__relay_terms(z, s, &p, 1, inner, tap, lines);
     if (!a.i || !b.i) return (ein__val){0};
     if (a.i == ein__ex_of(ctx, p.read[0]).i && b.i == ein__ex_of(ctx, p.read[1]).i) return v;
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a, b);

@@ -197,7 +197,7 @@ bool choose_parts(opcode &op, choice &c, const statement &s);
 bool choose_convert(opcode &op, choice &c, size_t operands);
 bool choose_memory(opcode &op, choice &c, const statement &s);
 bool choose_warp(opcode &op, choice &c, const statement &s);
-bool choose_group(const opcode &op, inst &i, int &columns);
+bool choose_group(const opcode &op, inst &i, int &columns, bool &fragment);
 
 // ---- running
 

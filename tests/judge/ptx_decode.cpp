@@ -292,19 +292,22 @@ void decoder::copy_operands(const statement &s, inst &i) {
     i.o[2] = s.operands.size() > 3 ? operand_at(s.operands[3], "u32") : none;
 }
 
-// {d...}, a, b, scale-d, scale-a, scale-b, transposed a and b: as the templates have them.
+// {d...}, a, b, scale-d, scale-a, scale-b and, of halves, transposed a and b: as the templates have
+// them.
 void decoder::group(const statement &s, const opcode &op, inst &i) {
     int columns;
-    if (!choose_group(op, i, columns)) {
+    bool fragment;
+    if (!choose_group(op, i, columns, fragment)) {
         wrong("an instruction that is not known here", s.text);
     }
     if (!columns) {
         return;
     }
     const std::vector<operand> &o = s.operands;
-    bool right =
-        o.size() == 8 && o[0].kind == operand::vector && o[0].parts.size() == (size_t)columns / 2;
-    for (size_t n = 3; right && n < 8; n++) {
+    bool right = o.size() == (fragment ? 6 : 8) && o[0].kind == operand::vector &&
+                 o[0].parts.size() == (size_t)columns / 2 &&
+                 (!fragment || (o[1].kind == operand::vector && o[1].parts.size() == 4));
+    for (size_t n = 3; right && n < o.size(); n++) {
         right = o[n].kind == operand::number && (n < 6 ? o[n].value == 1 : o[n].value < 2);
     }
     if (!right) {
@@ -314,9 +317,14 @@ void decoder::group(const statement &s, const opcode &op, inst &i) {
     for (const operand &p : o[0].parts) {
         list.push_back(operand_at(p, "f32"));
     }
-    list.push_back(operand_at(o[1], "b64"));
+    for (const operand &p : o[1].parts) {
+        list.push_back(operand_at(p, "b32"));
+    }
+    if (!fragment) {
+        list.push_back(operand_at(o[1], "b64"));
+        i.flags = (uint8_t)(o[6].value | o[7].value << 1);
+    }
     list.push_back(operand_at(o[2], "b64"));
-    i.flags = (uint8_t)(o[6].value | o[7].value << 1);
     i.target = (uint32_t)k.lists.size();
     k.lists.push_back(list);
 }

@@ -14,6 +14,12 @@ static void force_tile(ein_ctx *ctx, int tile) {
                                               : EIN_MATH_FP32;
 }
 
+// Whether the forced tile wants its second factor to be weights that are rounded, lines of terms.
+static bool is_rounded(void) {
+    const ein__product_tile *t = &ein__product_table[forced_tile ? forced_tile - 1 : 0];
+    return t->warpgroups && t->math == EIN__MATH_TF32;
+}
+
 // Type of a factor: halves in FP16 mode, where `other` factors may still be f32.
 static ein__dtype factor(const ein_ctx *ctx, bool other) {
     return ctx->desc.math == EIN_MATH_FP16 && !other ? EIN__F16 : EIN__F32;
@@ -30,7 +36,16 @@ static void product(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, co
     layout(ctx, x, oa, 0, 0);
     layout(ctx, w, ob, 0, 0);
     layout(ctx, y, oy, 0, 0);
+    ctx->value[w.i].weight_only = is_rounded();
     CHECK("product", EIN__K_PRODUCT, y);
+}
+
+// Of tiles that take lines of terms alone: one step and several, all stages, ends of all kinds.
+static void product_lines(ein_ctx *ctx, const ein__product_tile *t) {
+    product(ctx, 2, 68, t->cols + 12, 20, "012", "021", "012");
+    product(ctx, 1, 132, 40, t->terms * 7 + 4, "021", "021", "012");
+    product(ctx, 1, 21, t->cols / 2 + 3, t->terms * 2, "012", "021", "012");
+    product(ctx, 1, 129, 2 * t->cols - 4, t->terms * 4, "012", "021", "012");
 }
 
 static void product_sizes(ein_ctx *ctx) {
@@ -52,6 +67,7 @@ static void product_sizes(ein_ctx *ctx) {
             product(ctx, 1 + i % 2, 8 + 16 * (i % 2) + four, 24 + four, 136 * i + 40 + four,
                     order[(i + tile) % 2], order[i / 2], order[tile / 2 % 2]);
         }
+        if (is_rounded()) product_lines(ctx, &ein__product_table[tile - 1]);
         // Several of the largest tiles, which take whole vectors alone, and what lies beside them.
         if (!ein__product_is_large(&ein__product_table[tile - 1])) continue;
         product(ctx, 1, 136, 264, 200, "012", "012", "012");
@@ -95,6 +111,8 @@ static void product_window(ein_ctx *ctx, int forms, int64_t c, int64_t f, int64_
     if (forms & 2) CHECK("window_slice", EIN__K_PRODUCT, y, e);
     layout(ctx, x, "0231", 0, 0);
     layout(ctx, e, "0231", 0, 1);
+    if (is_rounded()) layout(ctx, w, "0231", 0, 0);
+    ctx->value[w.i].weight_only = is_rounded();
     if (forms & 1) CHECK("window_last", EIN__K_PRODUCT, y, e);
     ein__val half = define(ctx, EIN__F16, EIN__R_NONE, 4, 0, DIMS(n, f, o, o),
                            UN(RELU, READ(y, 0, in, jf, ih, iw)));
@@ -209,6 +227,7 @@ static void product_norm(ein_ctx *ctx, int64_t m, int64_t n, int64_t k, bool cen
              w = input(ctx, factor(ctx, false), 2, DIMS(k, n)),
              g = input(ctx, EIN__F32, 1, DIMS(k));
     ctx->value[w.i].weight_only = ctx->value[g.i].weight_only = true;
+    if (is_rounded()) layout(ctx, w, "10", 0, 0);
     // No row is constant.
     for (int64_t i = 0; i < m; i++) contents(x)[i * k + i % k] += 3;
     ein__ix im = it(ctx, 0, m), ik = it(ctx, 1, k), in = it(ctx, 1, n);
@@ -285,6 +304,7 @@ static void products(ein_ctx *ctx) {
         if (ein__product_table[tile - 1].math == EIN__MATH_FP32) continue;
         force_tile(ctx, tile);
         product_windows(ctx, 1 + tile % 2, tile, 1);
+        if (is_rounded()) product_window(ctx, 1, 40, 20, 7, 3, 1, 1, 1, false);
         if (ein__product_table[tile - 1].rows == 16) product_others(ctx);
     }
     // Places of terms come from a table, in all forms of one.
