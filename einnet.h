@@ -38295,10 +38295,10 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
 // beside one.
 static bool ein__try_fewer_calls(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
-    bool any = ein__has_calls(&ctx->plan, false), few = ein__is_short(ctx, &ctx->plan), ok = true;
+    bool ok = true;
     if (libs == EIN_LIBS_ALL && ein__has_calls(&ctx->plan, true))
         ok = ein__try_libs(ctx, EIN_LIBS_CUBLAS);
-    if (ok && libs != EIN_LIBS_NONE && (any || few)) ok = ein__try_libs(ctx, EIN_LIBS_NONE);
+    if (ok && libs != EIN_LIBS_NONE) ok = ein__try_libs(ctx, EIN_LIBS_NONE);
     return ok;
 }
 
