@@ -30173,7 +30173,7 @@ static void ein__shrink_to(ein_ctx *ctx, ein__ex ex, ein__nonzero *part) {
 }
 
 // The read `e` of map `p`, as one of a map over the box outside of which `p` is 0; none when that
-// is all of it, or nothing.
+// is all of it, or nothing, or others read `p` and it is more than a copy there.
 static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, p);
@@ -30202,6 +30202,7 @@ static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p
     if (inside && inside->op == EIN__X_READ && ein__reads_in_place(ctx, inside, &box) &&
         ctx->value[inside->val].dtype == old.dtype)
         return ein__ex_read(ctx, (ein__val){inside->val}, 0, at, (int)s->nt);
+    if (p.i >= (uint32_t)arrlen(z->uses) || z->uses[p.i] != 1) return (ein__ex){0};
     z->self = p;
     ein__val q =
         ein__new_map(z, ein__namef(ctx, "%s.inside", old.name), old.dtype, (int)s->nt, n, body);
@@ -30222,7 +30223,7 @@ static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
     for (int k = 0; k < 2; k++) {
         ein__val p = {read[k]->val};
         factor[k] = (ein__ex){0};
-        if (ein__is_map(ctx, p) && !ctx->value[p.i].weight_only && z->uses[p.i] == 1)
+        if (ein__is_map(ctx, p) && !ctx->value[p.i].weight_only)
             factor[k] = ein__tighten_operand(z, read[k], p);
         any |= factor[k].i != 0;
         if (!factor[k].i) factor[k] = ein__ex_of(ctx, read[k]);
@@ -31104,7 +31105,8 @@ EIN__FN bool ein__distribute(ein_ctx *ctx, ein__val *root, int nroot, bool *chan
 //         = sum(k) a(k,h) Z[f, i(k,h)],  Z[f,j] = sum(c) w[f,c] x[c - o(k), j]:
 //
 // what is enlarged by interpolation, or laid beside other channels after that, is multiplied
-// before. The same for a sum over places of a product's results, L linear but for a constant,
+// before. What of the map is not linear becomes a tensor of its own. The same for a sum over places
+// of a product's results, L linear but for a constant,
 //
 //     sum(r) L(sum(c) w[f,c] x[c, i(h,r)]) = L'(sum(c) w[f,c] sum(r) x[c, i(h,r)]):
 //
@@ -31122,6 +31124,7 @@ typedef struct ein__linearity {
     const ein__ix *at;  // the map's iterators in those of what becomes of it
     int nt;
     bool (*leaf)(void *user, ein__ex ex, ein__ex *now);  // whether `ex` becomes `*now` as a whole
+    ein__ex (*rest)(void *user, ein__ex ex);             // what is not linear does, or NULL
     void *user;
 } ein__linearity;
 
@@ -31133,11 +31136,11 @@ static ein__ex ein__linear_map(const ein__linearity *z, ein__ex ex) {
     if (z->leaf(z->user, ex, &now)) return now;
     if (e.op == EIN__X_UNARY && e.fn == EIN__NEG)
         return ein__ex_unary(ctx, EIN__NEG, ein__linear_map(z, e.kid[0]));
-    if (e.op != EIN__X_BINARY) return now;
-    bool sum = e.fn == EIN__ADD || e.fn == EIN__SUB, factor[2];
-    for (int k = 0; k < 2; k++) factor[k] = !sum && !(ein__ex_uses(ctx, e.kid[k]) & z->along);
-    if (!sum && !(e.fn == EIN__MUL && (factor[0] || factor[1])) && !(e.fn == EIN__DIV && factor[1]))
-        return now;
+    bool sum = e.fn == EIN__ADD || e.fn == EIN__SUB, factor[2] = {false};
+    for (uint32_t k = 0; k < e.nkid && k < 2; k++)
+        factor[k] = !sum && !(ein__ex_uses(ctx, e.kid[k]) & z->along);
+    bool scaled = (e.fn == EIN__MUL && (factor[0] || factor[1])) || (e.fn == EIN__DIV && factor[1]);
+    if (e.op != EIN__X_BINARY || !(sum || scaled)) return z->rest ? z->rest(z->user, ex) : now;
     for (int k = 0; k < 2; k++) {
         part[k] =
             factor[k] ? ein__ex_subst(ctx, e.kid[k], z->at, z->nt) : ein__linear_map(z, e.kid[k]);
@@ -31159,6 +31162,7 @@ typedef struct ein__linear {
     ein__linearity map;
     ein__val made[EIN__LINEAR_PARTS];
     int nmade;
+    int64_t apart;  // elements of what is not linear
 } ein__linear;
 
 // ------------------------------------------------------------------------------------ products
@@ -31263,16 +31267,12 @@ static ein__ex ein__linear_value(ein__linear *z, const ein__expr *x, ein__ix *ma
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 
-// What is summed over must stand alone in subscripts of `x`.
-static ein__ex ein__linear_read(ein__linear *z, const ein__expr *x) {
+// Shrinks what is summed over to where `x` is read inside; it must stand alone in subscripts of
+// `x`.
+static bool ein__linear_shrink(ein__linear *z, const ein__expr *x) {
     ein_ctx *ctx = z->ctx;
-    int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];
-    ein__ix map[EIN__MAX_ITERS];
     uint32_t slot;
     bool fits = !x->bits && ein__is_real(ctx, (ein__val){x->val});
-    memcpy(lo, z->lo, sizeof lo);
-    memcpy(hi, z->hi, sizeof hi);
-    for (uint32_t i = 0; i < z->s.nt + z->s.ns; i++) map[i] = ein__ix_const(ctx, 0);
     for (uint32_t k = 0; k < x->nix && fits; k++) {
         const ein__index *f = ein__ix_get(ctx, x->ix[k]);
         if (!(ein__ix_uses(ctx, x->ix[k]) & z->summed)) continue;
@@ -31282,7 +31282,17 @@ static ein__ex ein__linear_read(ein__linear *z, const ein__expr *x) {
         z->lo[slot] = ein__most(z->lo[slot], -c);
         z->hi[slot] = ein__least(z->hi[slot], n - 1 - c);
     }
-    ein__ex read = fits ? ein__linear_value(z, x, map) : (ein__ex){0};
+    return fits;
+}
+
+static ein__ex ein__linear_read(ein__linear *z, const ein__expr *x) {
+    ein_ctx *ctx = z->ctx;
+    int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];
+    ein__ix map[EIN__MAX_ITERS];
+    memcpy(lo, z->lo, sizeof lo);
+    memcpy(hi, z->hi, sizeof hi);
+    for (uint32_t i = 0; i < z->s.nt + z->s.ns; i++) map[i] = ein__ix_const(ctx, 0);
+    ein__ex read = ein__linear_shrink(z, x) ? ein__linear_value(z, x, map) : (ein__ex){0};
     memcpy(z->lo, lo, sizeof lo);
     memcpy(z->hi, hi, sizeof hi);
     return read;
@@ -31314,6 +31324,77 @@ static ein__ex ein__linear_guard(ein__linear *z, const ein__expr *e) {
     return body;
 }
 
+// Part `ex` of the map, which is not linear or not in single places, as a tensor of its own where
+// it is summed over; none of all of the map.
+static ein__ex ein__linear_rest(void *user, ein__ex ex) {
+    ein__linear *z = user;
+    ein_ctx *ctx = z->ctx;
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    ein__scope t = {.reduce = EIN__R_NONE};
+    uint32_t uses = ein__ex_uses(ctx, ex);
+    if (ex.i == z->m->body.i) return (ein__ex){0};
+    for (uint32_t k = 0; k < z->m->nt; k++) {
+        bool sums = z->summed >> k & 1;
+        int64_t first = sums ? z->lo[k] : 0, n = sums ? z->hi[k] - first + 1 : z->m->n[k];
+        map[k] = ein__ix_const(ctx, 0);
+        if (n < 1) return ein__ex_const(ctx, 0);
+        if (!(uses >> k & 1)) continue;
+        if (t.nt == EIN__MAX_RANK || !ein__new_slot(&t, false, ctx, n, &map[k]))
+            return (ein__ex){0};
+        map[k] = ein__ix_addc(ctx, map[k], first);
+        back[t.nt - 1] = ein__ix_addc(ctx, ein__ix_iter(ctx, k, z->m->n[k]), -first);
+    }
+    t.body = ein__ex_subst(ctx, ex, map, (int)z->m->nt);
+    z->pass->self = z->v;
+    ein__val v =
+        t.body.i ? ein__rule_value(z->pass, z->v, "part", &t, EIN__RULE_LINEAR) : (ein__val){0};
+    ein__ex read = v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
+    if (!read.i) return read;
+    z->apart = ein__plus(z->apart, ein__outputs_of(&t));
+    const ein__expr x = *ein__ex_get(ctx, read);
+    return ein__linear_read(z, &x);
+}
+
+// Whether map `f` is a product of weights and a bias, and nothing else reads either.
+static bool ein__linear_biased(const ein__linear *z, ein__val f) {
+    ein_ctx *ctx = z->ctx;
+    const int *uses = z->pass->uses;
+    const ein__expr *sum, *w, *data;
+    if (f.i >= (uint32_t)arrlen(uses) || uses[f.i] != 1 || !ein__is_map(ctx, f)) return false;
+    sum = ein__ex_get(ctx, ein__scope_of(ctx, f)->body);
+    for (int k = 0; sum->op == EIN__X_BINARY && sum->fn == EIN__ADD && k < 2; k++) {
+        const ein__expr *u = ein__ex_get(ctx, sum->kid[k]);
+        double alpha;
+        if (u->op == EIN__X_READ && ein__ex_weight_only(ctx, sum->kid[1 - k]) &&
+            u->val < (uint32_t)arrlen(uses) && uses[u->val] == 1 &&
+            ein__weighs(ctx, ein__scope_of(ctx, (ein__val){u->val}), &w, &data, &alpha))
+            return true;
+    }
+    return false;
+}
+
+// Read `x` of such a map as what that computes: weights may then multiply each other
+// (merge_chain.c).
+static ein__ex ein__linear_inline(ein__linear *z, const ein__expr *x) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, (ein__val){x->val});
+    int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];
+    ein__ex now = {0};
+    bool inside = true;
+    for (uint32_t k = 0; k < x->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, x->ix[k]);
+        inside &= (f->q == 1 && f->lo >= 0 && f->hi < s->n[k]) ||
+                  (ein__ix_uses(ctx, x->ix[k]) & z->summed);
+    }
+    memcpy(lo, z->lo, sizeof lo);
+    memcpy(hi, z->hi, sizeof hi);
+    if (inside && ein__linear_shrink(z, x))
+        now = ein__linear_map(&z->map, ein__ex_subst(ctx, s->body, x->ix, (int)s->nt));
+    memcpy(z->lo, lo, sizeof lo);
+    memcpy(z->hi, hi, sizeof hi);
+    return now;
+}
+
 // Parts of the map in the product's iterators: what is the same for all that is summed over, reads,
 // weights of that, guards.
 static bool ein__linear_leaf(void *user, ein__ex ex, ein__ex *now) {
@@ -31327,7 +31408,9 @@ static bool ein__linear_leaf(void *user, ein__ex ex, ein__ex *now) {
         ein__ex once = ein__ex_subst(ctx, ex, z->at, (int)z->m->nt);
         *now = all.i ? ein__ex_binary(ctx, EIN__MUL, once, all) : all;
     } else if (e.op == EIN__X_READ && !ctx->value[e.val].weight_only) {
-        *now = ein__linear_read(z, &e);
+        bool biased = ein__linear_biased(z, (ein__val){e.val});
+        *now = biased ? ein__linear_inline(z, &e) : ein__linear_read(z, &e);
+        if (!now->i) *now = ein__linear_rest(z, ex);
     } else if (weights) {
         *now = ein__linear_constant(z, ex);
     } else if (e.op == EIN__X_WHEN) {
@@ -31371,24 +31454,48 @@ static bool ein__linear_inside(const ein__linear *z) {
     return true;
 }
 
-// Whether the products made have fewer terms than the one that there was, and are estimated to be
+// The product of weights whose result product `t` alone reads, so that weights multiply each other
+// first (merge_chain.c) where that has fewer terms than the two have: `*terms`. NULL: there is
+// none.
+static const ein__scope *ein__linear_chain(const ein__linear *z, const ein__scope *t,
+                                           int64_t *terms) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *w, *x, *v, *y;
+    double alpha;
+    if (!ein__weighs(ctx, t, &w, &x, &alpha) || x->val >= (uint32_t)arrlen(z->pass->uses))
+        return NULL;
+    const ein__scope *u = ein__scope_of(ctx, (ein__val){x->val});
+    if (z->pass->uses[x->val] != 1 || !ein__weighs(ctx, u, &v, &y, &alpha)) return NULL;
+    *terms = ein__times(ein__outputs_of(t), ein__extent_of(u, ~0u) / ein__outputs_of(u));
+    return *terms < ein__plus(ein__extent_of(t, ~0u), ein__extent_of(u, ~0u)) ? u : NULL;
+}
+
+// Whether the products made have fewer terms than what they stand for, and are estimated to be
 // cheaper together with what reads them than that is with its map.
 static bool ein__linear_gains(const ein__linear *z) {
     ein_ctx *ctx = z->ctx;
-    int64_t share = 0, ps = 0, before = ein__extent_of(&z->s, ~0u);
-    ein__work now = {.bytes = {ein__times(ein__outputs_of(&z->s), 4)}}, had = {.bytes = {0}};
+    int64_t now = 0, ps = 0, had = ein__extent_of(&z->s, ~0u);
+    int64_t than = ein__contraction_ps(ctx, &z->s);
+    ein__work stored = {.bytes = {ein__outputs_of(&z->s)}}, map = {.bytes = {0}};
     for (int i = 0; i < z->nmade; i++) {
         const ein__scope *t = ein__scope_of(ctx, z->made[i]);
-        share += ein__least(ein__muldiv(ein__extent_of(t, ~0u), 100, before), 100);
-        ps = ein__cost_sum(ps, ein__contraction_ps(ctx, t));
-        now.bytes[0] = ein__cost_sum(now.bytes[0], ein__times(ein__outputs_of(t), 4));
+        int64_t own = ein__extent_of(t, ~0u), terms = own, each = ein__contraction_ps(ctx, t);
+        const ein__scope *u = ein__linear_chain(z, t, &terms);
+        if (u) {
+            had = ein__plus(had, ein__extent_of(u, ~0u));
+            than = ein__cost_sum(than, ein__contraction_ps(ctx, u));
+            each = ein__muldiv(each, terms, own);
+        }
+        now = ein__plus(now, terms);
+        ps = ein__cost_sum(ps, each);
+        stored.bytes[0] = ein__plus(stored.bytes[0], ein__outputs_of(t));
     }
-    had.bytes[0] = ein__times(ein__outputs_of(z->m), 4);
-    ps = ein__cost_sum(ps, ein__work_ps(ein__gpu_of(ctx), &now));
-    int64_t than = ein__contraction_ps(ctx, &z->s);
+    stored.bytes[0] = ein__times(ein__plus(stored.bytes[0], z->apart), 4);
+    map.bytes[0] = ein__times(ein__outputs_of(z->m), 4);
+    ps = ein__cost_sum(ps, ein__work_ps(ein__gpu_of(ctx), &stored));
     if (z->pass->uses[z->p->val] == 1)
-        than = ein__cost_sum(than, ein__work_ps(ein__gpu_of(ctx), &had));
-    return z->nmade && share <= EIN__LINEAR_GAIN && ps < than;
+        than = ein__cost_sum(than, ein__work_ps(ein__gpu_of(ctx), &map));
+    return z->nmade && now <= ein__muldiv(had, EIN__LINEAR_GAIN, 100) && ps < than;
 }
 
 // Product `v` in front of the linear map that it reads, or itself.
@@ -31406,7 +31513,8 @@ static ein__val ein__rule_linear(ein__pass *pass, ein__val v) {
     ein__scope m = *ein__scope_of(ctx, of);
     z.m = &m;
     if (!ein__linear_fits(&z) || !ein__linear_inside(&z)) return v;
-    z.map = (ein__linearity){ctx, z.summed, z.at, (int)m.nt, ein__linear_leaf, &z};
+    z.map =
+        (ein__linearity){ctx, z.summed, z.at, (int)m.nt, ein__linear_leaf, ein__linear_rest, &z};
     ein__attempt attempt = ein__try(ctx);
     ein__ex body = ein__linear_map(&z.map, m.body);
     body = ein__add_scaled(ctx, (ein__ex){0}, alpha, body);
@@ -31593,7 +31701,7 @@ static ein__val ein__rule_pooled(ein__pass *pass, ein__val v) {
     if (!ein__find_pooling(&z, &body, &scale)) return v;
     ein__attempt attempt = ein__try(ctx);
     bool made = ein__pool_product(&z) && ein__pooling_gains(&z);
-    const ein__linearity map = {ctx, z.pooled, z.at, (int)z.c.nt, ein__pool_leaf, &z};
+    const ein__linearity map = {ctx, z.pooled, z.at, (int)z.c.nt, ein__pool_leaf, NULL, &z};
     for (uint32_t k = 0; k < z.s.nt; k++) at[k] = ein__ix_iter(ctx, k, z.s.n[k]);
     if (made) z.now = ein__ex_read(ctx, z.made, 0, at, (int)z.s.nt);
     body = made && body.i ? ein__linear_map(&map, body) : z.now;

@@ -114,6 +114,36 @@ t = Conv(r, k, o)
 y = AveragePool(t; kernel_shape=%(p)d, strides=%(q)d)
 """
 
+# Points beside what they have in common, which is the same for all: as PointNet segments them.
+POINTS = """ein 1
+model points
+input x: f32[%(n)d,%(c)d,%(l)d]
+input z: f32[%(n)d,%(d)d,%(l)d]
+weight k: f32[%(f)d,%(c)d+%(d)d,1] = randn(std=0.05)
+output y
+a = %(op)s(x)
+g = ReduceMax(z; axes=[2], keepdims=1)
+e = Expand(g; shape=[%(n)d,%(d)d,%(l)d])
+t = Concat(%(order)s; axis=1)
+u = Conv(t, k)
+y = Relu(u)
+"""
+
+# Two layers and nothing between them but a bias and, beside the first one's result, other features.
+LAYERS = """ein 1
+model layers
+input x: f32[%(n)d,%(c)d]
+input s: f32[%(n)d,%(d)d]
+weight a: f32[%(c)d,%(h)d] = randn(std=0.05)
+weight p: f32[%(h)d] = randn(std=0.1)
+weight b: f32[%(h)d+%(e)d,%(f)d] = randn(std=0.05)
+output y
+t = MatMul(x, a)
+u = Add(t, p)
+%(beside)s
+y = MatMul(v, b)
+"""
+
 
 def run(folder, text, *options):
     """(what the plan is made by, its kernels of maps, what went wrong) of a model; the plan is
@@ -202,6 +232,20 @@ def check_fewer_terms(checks, folder):
     for sizes in (dict(n=1, l=197, c=768, lo=0, hi=1), dict(n=3, l=480, c=300, lo=50, hi=80)):
         check_gain(checks, "tokens %s" % sorted(sizes.items()), folder, TOKENS % sizes, "needed",
                    0.5)
+    for sizes in (dict(n=2, c=64, d=1024, f=256, l=1024, op="Relu", order="a, e"),
+                  dict(n=5, c=48, d=700, f=200, l=900, op="Tanh", order="e, a")):
+        check_gain(checks, "points %s" % sorted(sizes.items()), folder, POINTS % sizes, "linear",
+                   0.9)
+    for sizes in (dict(n=4096, c=256, h=256, d=1, e=0, f=128, beside="v = Identity(u)"),
+                  dict(n=3000, c=160, h=320, d=27, e=27, f=96,
+                       beside="q = Tanh(s)\nv = Concat(u, q; axis=1)")):
+        check_gain(checks, "layers %s" % sorted(sizes.items()), folder, LAYERS % sizes, "linear",
+                   0.8)
+    # What else reads the first layer's result has it made.
+    text = LAYERS % dict(n=4096, c=256, h=256, d=1, e=0, f=256, beside="v = Identity(u)")
+    text = text.replace("output y", "output y, o").replace("y = ", "o = Relu(u)\ny = ")
+    by, _, why = run(folder, text)
+    checks.check("layers, of which one is an output", not why and "re-assoc" not in by, by or why)
     # What a pool reads beyond the border is no bias.
     text = POOLED % dict(n=1, c=512, f=256, h=28, w=28, p=2, q=2)
     text = text.replace("strides", "pads=1, strides")

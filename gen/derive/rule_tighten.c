@@ -33,7 +33,7 @@ static void ein__shrink_to(ein_ctx *ctx, ein__ex ex, ein__nonzero *part) {
 }
 
 // The read `e` of map `p`, as one of a map over the box outside of which `p` is 0; none when that
-// is all of it, or nothing.
+// is all of it, or nothing, or others read `p` and it is more than a copy there.
 static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, p);
@@ -62,6 +62,7 @@ static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p
     if (inside && inside->op == EIN__X_READ && ein__reads_in_place(ctx, inside, &box) &&
         ctx->value[inside->val].dtype == old.dtype)
         return ein__ex_read(ctx, (ein__val){inside->val}, 0, at, (int)s->nt);
+    if (p.i >= (uint32_t)arrlen(z->uses) || z->uses[p.i] != 1) return (ein__ex){0};
     z->self = p;
     ein__val q =
         ein__new_map(z, ein__namef(ctx, "%s.inside", old.name), old.dtype, (int)s->nt, n, body);
@@ -82,7 +83,7 @@ static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
     for (int k = 0; k < 2; k++) {
         ein__val p = {read[k]->val};
         factor[k] = (ein__ex){0};
-        if (ein__is_map(ctx, p) && !ctx->value[p.i].weight_only && z->uses[p.i] == 1)
+        if (ein__is_map(ctx, p) && !ctx->value[p.i].weight_only)
             factor[k] = ein__tighten_operand(z, read[k], p);
         any |= factor[k].i != 0;
         if (!factor[k].i) factor[k] = ein__ex_of(ctx, read[k]);
