@@ -14024,6 +14024,20 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     return uses;
 }
 
+// Marks what copies or concatenation `v` of weights reads in ctx->unrounded where `v` is marked
+// there, or the other way round: they may share memory.
+static void ein__share_unrounded(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__pieces pieces = {.n = 0};
+    if (!s || !ctx->value[v.i].weight_only) return;
+    if (!ein__copy_of(ctx, v) && !ein__is_concat(ctx, v, &pieces)) return;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        bool *other = &ctx->unrounded[ein__ex_get(ctx, reads[k])->val];
+        *other = ctx->unrounded[v.i] |= *other;
+    }
+}
+
 // Marks in ctx->unrounded what something else than a product of the program `order` reads, or its
 // caller.
 EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein__val *root,
@@ -14036,12 +14050,16 @@ EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein_
     for (int i = 0; i < nroot; i++) ctx->unrounded[root[i].i] = true;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         const ein__scope *s = ein__scope_of(ctx, order[i]);
-        if (!s || ctx->value[order[i].i].weight_only) continue;
+        bool output = false;  // those of weights alone are made by every run
+        for (int k = 0; k < nroot; k++) output |= root[k].i == order[i].i;
+        if (!s || (ctx->value[order[i].i].weight_only && !output)) continue;
         if (ein__two_factors(ctx, s, read, &alpha) && !ein__keeps_fp32(ctx, order[i])) continue;
         const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             ctx->unrounded[ein__ex_get(ctx, reads[k])->val] = true;
     }
+    for (ptrdiff_t i = arrlen(order); i-- > 0;) ein__share_unrounded(ctx, order[i]);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__share_unrounded(ctx, order[i]);
 }
 
 // Whether `v` is weights that nothing but products in TF32 reads, as far as is known: then create
@@ -54235,13 +54253,6 @@ static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *f
     }
 }
 
-// Says of weights that the product wants rounded whether create may do that, now that it is known
-// what reads them.
-static void ein__kprod_rounded(const ein__kgen *g, ein__tiled *p) {
-    const ein__plan *plan = &g->ctx->plan;
-    p->rounded = p->rounded && plan->buffer[plan->layout[p->read[1]->val].buffer].rounded;
-}
-
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
@@ -54256,8 +54267,6 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
         EIN_ASSERT(!step->addend.i);
         return ein__kreduce(g, step, hint, out, l);
     }
-    ein__kprod_rounded(g, &r.p);
-    if (step->addend.i) ein__kprod_rounded(g, &second.p);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;
@@ -58143,7 +58152,8 @@ static bool ein__put_rounding(ein__emitter *z, ein__buf *out) {
         bool wanted = false;
         for (ptrdiff_t i = 0; i < arrlen(z->run); i++)
             wanted |= z->run[i].rounded.i && plan->layout[z->run[i].rounded.i].buffer == b;
-        if (!wanted) continue;
+        // What shares memory with something else is multiplied as it is, but for its last bits.
+        if (!wanted || !plan->buffer[b].rounded) continue;
         ein__buf line = {0};
         if (!any) ein__put(out, "    // As products of warpgroups read them.\n");
         any = true;

@@ -37,6 +37,9 @@ def main():
         for gpu in ("a100", "orin-nx"):
             text = harness.emit(folder, MODEL, "--math", "tf32", "--gpu", gpu)
             checks.check("none on %s" % gpu, not rounded(text))
+        # What is measured is what plans have.
+        text = harness.probed(folder, MODEL, "--math", "tf32", "--libs", "none", "--kernels", "8")
+        checks.check("measured", ".tf32.w" in text and "warpgroup_tile<float" in text)
         checks.check("none in FP16", not rounded(harness.emit(folder, MODEL, "--math", "fp16")))
     for ptx in ([], ["--ptx", "90a"]):
         args = run_models.arguments(["--einnet", EINNET, "--math", "tf32", "--libs", "none",

@@ -458,7 +458,8 @@ static bool ein__put_rounding(ein__emitter *z, ein__buf *out) {
         bool wanted = false;
         for (ptrdiff_t i = 0; i < arrlen(z->run); i++)
             wanted |= z->run[i].rounded.i && plan->layout[z->run[i].rounded.i].buffer == b;
-        if (!wanted) continue;
+        // What shares memory with something else is multiplied as it is, but for its last bits.
+        if (!wanted || !plan->buffer[b].rounded) continue;
         ein__buf line = {0};
         if (!any) ein__put(out, "    // As products of warpgroups read them.\n");
         any = true;

@@ -467,13 +467,6 @@ static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *f
     }
 }
 
-// Says of weights that the product wants rounded whether create may do that, now that it is known
-// what reads them.
-static void ein__kprod_rounded(const ein__kgen *g, ein__tiled *p) {
-    const ein__plan *plan = &g->ctx->plan;
-    p->rounded = p->rounded && plan->buffer[plan->layout[p->read[1]->val].buffer].rounded;
-}
-
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
@@ -488,8 +481,6 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
         EIN_ASSERT(!step->addend.i);
         return ein__kreduce(g, step, hint, out, l);
     }
-    ein__kprod_rounded(g, &r.p);
-    if (step->addend.i) ein__kprod_rounded(g, &second.p);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;

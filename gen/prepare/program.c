@@ -86,6 +86,20 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     return uses;
 }
 
+// Marks what copies or concatenation `v` of weights reads in ctx->unrounded where `v` is marked
+// there, or the other way round: they may share memory.
+static void ein__share_unrounded(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__pieces pieces = {.n = 0};
+    if (!s || !ctx->value[v.i].weight_only) return;
+    if (!ein__copy_of(ctx, v) && !ein__is_concat(ctx, v, &pieces)) return;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        bool *other = &ctx->unrounded[ein__ex_get(ctx, reads[k])->val];
+        *other = ctx->unrounded[v.i] |= *other;
+    }
+}
+
 // Marks in ctx->unrounded what something else than a product of the program `order` reads, or its
 // caller.
 EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein__val *root,
@@ -98,12 +112,16 @@ EIN__FN void ein__mark_unrounded(ein_ctx *ctx, const ein__val *order, const ein_
     for (int i = 0; i < nroot; i++) ctx->unrounded[root[i].i] = true;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         const ein__scope *s = ein__scope_of(ctx, order[i]);
-        if (!s || ctx->value[order[i].i].weight_only) continue;
+        bool output = false;  // those of weights alone are made by every run
+        for (int k = 0; k < nroot; k++) output |= root[k].i == order[i].i;
+        if (!s || (ctx->value[order[i].i].weight_only && !output)) continue;
         if (ein__two_factors(ctx, s, read, &alpha) && !ein__keeps_fp32(ctx, order[i])) continue;
         const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             ctx->unrounded[ein__ex_get(ctx, reads[k])->val] = true;
     }
+    for (ptrdiff_t i = arrlen(order); i-- > 0;) ein__share_unrounded(ctx, order[i]);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__share_unrounded(ctx, order[i]);
 }
 
 // Whether `v` is weights that nothing but products in TF32 reads, as far as is known: then create

@@ -55,8 +55,6 @@ static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int off
 }
 
 static void ensure_layouts(ein_ctx *ctx) {
-    // Constants that create may round, should any be read so.
-    if (!arrlen(ctx->plan.buffer)) arrput(ctx->plan.buffer, ((ein__buffer){.rounded = true}));
     while (arrlen(ctx->plan.layout) < arrlen(ctx->value))
         arrput(ctx->plan.layout, (ein__layout){0});
 }
