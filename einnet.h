@@ -19023,11 +19023,12 @@ enum {
     EIN__SKINNY = 8,
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
     EIN__SPLITS = 8,    // split-K of products
-    EIN__SPLIT_DEPTH = 64,        // terms that a part of a split product has at least
-    EIN__CALL_RESIDENT = 2,       // blocks an SM
-    EIN__CALL_APART = 150,        // of tensor cores, where lines are not aligned, in 1/1000 ...
-    EIN__CALL_APART_TF32 = 540,   // ... of TF32; and where neither factor's terms lie together, as
-    EIN__CALL_ACROSS = 550,       // warpgroups' instructions for TF32 want them
+    EIN__SPLIT_DEPTH = 64,       // terms that a part of a split product has at least
+    EIN__CALL_RESIDENT = 2,      // blocks an SM
+    EIN__CALL_APART = 150,       // of tensor cores, where lines are not aligned, in 1/1000 ...
+    EIN__CALL_APART_TF32 = 533,  // ... of TF32; and where neither factor's terms lie together, as
+    EIN__CALL_ACROSS = 601,      // warpgroups' instructions for TF32 want them; or both do
+    EIN__CALL_ALONG = 1538,
     EIN__CONVERSION_SHARE = 290,  // of the bandwidth, of what cuDNN converts, in 1/1000
 };
 
@@ -20243,7 +20244,7 @@ static const ein__rates ein__gemm_rates[] = {
     [EIN__MATH_FP32] =
         {{{128, 128, 770}, {64, 64, 885}, {32, 32, 1000}}, 1070000, 10800, 2420000, EIN__SPLITS},
     [EIN__MATH_TF32] =
-        {{{128, 128, 790}, {64, 64, 730}, {32, 32, 130}}, 1500000, 0, 2550000, EIN__SPLITS},
+        {{{128, 128, 790}, {64, 64, 677}, {32, 32, 130}}, 1746000, 0, 2162000, EIN__SPLITS},
     [EIN__MATH_FP16] = {
         {{128, 128, 790}, {64, 64, 1000}, {32, 32, 148}}, 160000, 0, 2600000, EIN__SPLITS}};
 static const ein__rates ein__conv_rates[] = {
@@ -20322,9 +20323,10 @@ static bool ein__lines_fit(const ein__gemm *p) {
 
 // Share of a tile's arithmetic that a product gets by how its matrices lie, in 1/1000.
 static int64_t ein__call_share(const ein__gemm *p) {
-    bool tf32 = p->math == EIN__MATH_TF32, across = p->ta && !p->tb;
+    bool tf32 = p->math == EIN__MATH_TF32, across = p->ta && !p->tb, along = !p->ta && p->tb;
     int64_t share = ein__lines_fit(p) ? 1000 : tf32 ? EIN__CALL_APART_TF32 : EIN__CALL_APART;
-    return tf32 && across ? share * EIN__CALL_ACROSS / 1000 : share;
+    if (!tf32) return share;
+    return share * (across ? EIN__CALL_ACROSS : along ? EIN__CALL_ALONG : 1000) / 1000;
 }
 
 // What a product takes longer that adds a bias, and again one that adds a tensor, beside its bytes;

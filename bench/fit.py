@@ -30,6 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 2**63 // 4
 MOST_PAIRS = 2000000
 FEWEST = 6      # rows that constants are fitted to
+MOST_SHARE = {"CALL_ALONG": 2000}  # of a tile's, which others get less of; of others 1000
 
 
 class Failure(Exception):
@@ -71,7 +72,7 @@ def constants(gpu):
          for name, value in re.findall(r"EIN__E_(\w+)\] = (\d+)", shares.group(1))}
     c["memory"] = int(re.search(r"ein__memory_share\[\] = \{(\d+)", text).group(1))
     for name in ("SKINNY", "CHANNELS", "SPLITS", "SPLIT_DEPTH", "CALL_RESIDENT", "CALL_APART",
-                 "CALL_APART_TF32", "CALL_ACROSS",
+                 "CALL_APART_TF32", "CALL_ACROSS", "CALL_ALONG",
                  "CONVERSION_SHARE", "CONV_POINT_PS", "CONV_DATA_PS", "MATMUL_END_PS",
                  "HALVES_BEGIN_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
@@ -161,8 +162,8 @@ def estimate_gemm(c, f, key, arithmetic):
     share = 1000
     if apart:
         share = c["CALL_APART_TF32" if arithmetic == "TF32" else "CALL_APART"]
-    if arithmetic == "TF32" and f["ta"][0] and not f["tb"][0]:
-        share = share * c["CALL_ACROSS"] // 1000
+    if arithmetic == "TF32" and f["ta"][0] != f["tb"][0]:
+        share = share * c["CALL_ACROSS" if f["ta"][0] else "CALL_ALONG"] // 1000
     ps = call_ps(c, "gemm", arithmetic, (m, n, k, batch), share)
     if batch == 1 and arithmetic != "FP16" and (m <= c["SKINNY"] or n <= c["SKINNY"]):
         ps = min(ps, math_ps(c, 2 * m * n * k, c["gemm_skinny"]))
@@ -429,7 +430,7 @@ def fit_rates(c, kind, arithmetic, rows):
     flat = {"%dx%d" % tile[:2]: tile[2] for tile in rates["tiles"]}
     flat.update({name: rates[name] for name in ("start_ps", "term_ps", "split_ps")})
     more = {("gemm", "FP32"): ["gemm_skinny"], ("conv", "FP32"): ["conv_narrow"],
-            ("gemm", "TF32"): ["CALL_APART_TF32", "CALL_ACROSS"],
+            ("gemm", "TF32"): ["CALL_APART_TF32", "CALL_ACROSS", "CALL_ALONG"],
             ("gemm", "FP16"): ["CALL_APART"]}.get((kind, arithmetic), [])
     if (kind, arithmetic) in (("conv", "TF32"), ("conv", "FP16")):
         more = ["CONVERSION_SHARE"]
@@ -444,7 +445,7 @@ def fit_rates(c, kind, arithmetic, rows):
 
     names = [name for name in flat if flat[name] > 0 and name != "%dx%d" % rates["tiles"][0][:2]]
     new = descend(flat, names, lambda now: loss(with_these(now), rows),
-                  lambda name: LIMIT if name.endswith("_ps") else 1000)
+                  lambda name: LIMIT if name.endswith("_ps") else MOST_SHARE.get(name, 1000))
     for name in names:
         print("%s %s %-16s %8d -> %8d" % (kind, arithmetic, name, flat[name], new[name]))
     return with_these(new)

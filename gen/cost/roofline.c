@@ -54,11 +54,12 @@ enum {
     EIN__SKINNY = 8,
     EIN__CHANNELS = 8,  // below this many input channels a convolution computes with padded ones
     EIN__SPLITS = 8,    // split-K of products
-    EIN__SPLIT_DEPTH = 64,        // terms that a part of a split product has at least
-    EIN__CALL_RESIDENT = 2,       // blocks an SM
-    EIN__CALL_APART = 150,        // of tensor cores, where lines are not aligned, in 1/1000 ...
-    EIN__CALL_APART_TF32 = 540,   // ... of TF32; and where neither factor's terms lie together, as
-    EIN__CALL_ACROSS = 550,       // warpgroups' instructions for TF32 want them
+    EIN__SPLIT_DEPTH = 64,       // terms that a part of a split product has at least
+    EIN__CALL_RESIDENT = 2,      // blocks an SM
+    EIN__CALL_APART = 150,       // of tensor cores, where lines are not aligned, in 1/1000 ...
+    EIN__CALL_APART_TF32 = 533,  // ... of TF32; and where neither factor's terms lie together, as
+    EIN__CALL_ACROSS = 601,      // warpgroups' instructions for TF32 want them; or both do
+    EIN__CALL_ALONG = 1538,
     EIN__CONVERSION_SHARE = 290,  // of the bandwidth, of what cuDNN converts, in 1/1000
 };
 
