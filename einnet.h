@@ -53896,8 +53896,9 @@ static int ein__kprod_spare(const ein__product_tile *t, int sums) {
     return spare < LEAST ? LEAST : spare < MOST ? spare : MOST;
 }
 
-// How many of `all` vectors are asked for at once, `most` at most: a share of them, as nvcc does
-// not unroll loops that end in two ways.
+// How many of `all` vectors are asked for at once, `most` at most: a share of them, so that all
+// rounds are alike and nvcc unrolls them (where the last one was shorter it kept an array in local
+// memory).
 static int ein__kprod_together(int most, int all) {
     int n = (int)ein__least(most, all);
     while (all % n) n--;
