@@ -54,6 +54,10 @@ static void product_sizes(ein_ctx *ctx) {
     for (int tile = 1; tile <= EIN__PRODUCT_PLAIN; tile++) {
         force_tile(ctx, tile);
         int tensor = ein__product_table[tile - 1].math != EIN__MATH_FP32;
+        if (!tensor && tile > EIN__PRODUCT_FMA) {
+            fprintf(stderr, "tile %d is looked at by nobody\n", tile);
+            exit(1);
+        }
         for (int i = tile % 3; i < COUNT(extent); i += 3) {
             int t = i + (tensor ? tile : tile / 2);
             product(ctx, 1, extent[i], extent[(i * 3 + tile) % COUNT(extent)],
