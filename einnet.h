@@ -12878,6 +12878,13 @@ EIN__FN bool ein__is_contraction(ein_ctx *ctx, const ein__scope *s) {
     return ein__two_factors(ctx, s, read, &alpha);
 }
 
+// A sum of squares is a reduction, although it looks like a product.
+static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
+}
+
 // ------------------------------------------------------------------------------------ GEMM
 
 // Iterators that one dimension of a matrix stands for: extent, and stride per operand (A, B, C).
@@ -15892,23 +15899,82 @@ static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
     return s.body.i ? ein__with_scope(ctx, v, &s) : (ein__val){0};
 }
 /* ---- turn.c ---- */
-// Rule `turn`: a product that one map reads in another order of its dimensions has that order
-// itself, M[x] = f(x, V[x']) is f(x, V'[x]) with V'[x] = V[x'] and x' a permutation of x. Whatever
-// computes a product may store it in any order, and what M does is then an epilogue; behind a copy
-// the order would only be found when layouts are chosen.
+// Rule `turn`: what one map alone reads is computed at the places that the map has for it,
+// M[x] = f(x, V[E(x)]) is f(x, V'[x]) with V'[x] = V[E(x)].
+// - A product that is read in another order of its dimensions. Whatever computes a product may
+//   store it in any order, and what M does is then an epilogue; behind a copy the order would only
+//   be found when layouts are chosen.
+// - A product that is read where M cannot run along it instead, as windows of a rolled image are
+//   put back: its loads then find the rows.
+// - Statistics of rows, as before a normalization whose result is cut into windows: with the map
+//   they are one kernel then.
+
+enum { EIN__TURNED = 4 };  // statistics of a map
 
 typedef struct ein__turning {
-    ein__val from, to;
-    const ein__scope *map;
+    ein__pass *z;
+    const ein__scope *s;  // the reader
+    uint32_t also;        // iterators of it that are dimensions whatever tells the places
+    int n;
+    ein__val was[EIN__TURNED], from[EIN__TURNED];  // before the pass and in it
 } ein__turning;
+
+static ein__ex ein__turn_read(ein_ctx *ctx, void *user, ein__ex ex);
+
+// Whether every place of `e`, which a scope with `nt` iterators reads, is one of `of`.
+static bool ein__places_inside(ein_ctx *ctx, const ein__expr *e, uint32_t nt,
+                               const ein__scope *of) {
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        if (f->q != 1 || f->lo < 0 || f->hi >= of->n[k] || ein__ix_has_gather(ctx, e->ix[k]) ||
+            ein__ix_uses(ctx, e->ix[k]) >> nt)
+            return false;
+    }
+    return true;
+}
+
+// Iterators of `s` that tell where `e` reads.
+static uint32_t ein__place_uses(ein_ctx *ctx, const ein__expr *e) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < e->nix; k++) used |= ein__ix_uses(ctx, e->ix[k]);
+    return used;
+}
+
+// The read of what `e` reads, computed over the iterators of its reader that tell the place.
+static ein__ex ein__turned(const ein__turning *t, const ein__expr *e) {
+    ein_ctx *ctx = t->z->ctx;
+    const ein__val p = {e->val};
+    const ein__scope *s = t->s, *was = ein__scope_of(ctx, p);
+    ein__scope made = {.reduce = was->reduce, .ns = was->ns};
+    ein__ix map[EIN__MAX_ITERS], own[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    uint32_t used = ein__place_uses(ctx, e) | t->also;
+    if (!ein__used_dims(ctx, s, used, &made, own, back) || made.nt + was->ns > EIN__MAX_ITERS)
+        return (ein__ex){0};
+    for (uint32_t k = 0; k < was->nt; k++)
+        map[k] = ein__ix_subst(ctx, e->ix[k], own, (int)(s->nt + s->ns));
+    for (uint32_t k = 0; k < was->ns; k++) {
+        made.n[made.nt + k] = was->n[was->nt + k];
+        map[was->nt + k] = ein__ix_iter(ctx, made.nt + k, was->n[was->nt + k]);
+    }
+    made.body = ein__ex_subst(ctx, was->body, map, (int)(was->nt + was->ns));
+    ein__turning inner = *t;
+    inner.s = &made;
+    if (made.body.i) made.body = ein__ex_replace_reads(ctx, made.body, ein__turn_read, &inner);
+    if (!made.body.i) return made.body;
+    const ein__value old = ctx->value[p.i];
+    ein__val v = ein__pass_value(t->z, old.name, p, old.dtype, &made);
+    return v.i ? ein__ex_read(ctx, v, 0, back, (int)made.nt) : (ein__ex){0};
+}
 
 static ein__ex ein__turn_read(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__turning *t = user;
-    ein__ix ix[EIN__MAX_RANK];
-    if (ein__ex_get(ctx, ex)->val != t->from.i) return ex;
-    for (uint32_t k = 0; k < t->map->nt; k++) ix[k] = ein__ix_iter(ctx, k, t->map->n[k]);
-    return ein__ex_read(ctx, t->to, 0, ix, (int)t->map->nt);
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    for (int i = 0; i < t->n; i++)
+        if (t->from[i].i == e.val) return ein__turned(t, &e);
+    return ex;
 }
+
+// ------------------------------------------------------------------------------------ products
 
 // Whether `s` is a product whose factors are read by iterators alone: no window's, of which a
 // library wants a certain order.
@@ -15925,42 +15991,143 @@ static bool ein__is_plain_product(ein_ctx *ctx, const ein__scope *s) {
     return true;
 }
 
-// The product `p` over the box of map `m`, which reads it by `read`, its dimensions in another
-// order and nothing else; none when there is no such order.
-static ein__val ein__turned_product(ein_ctx *ctx, ein__val p, const ein__scope *m,
-                                    const ein__expr *read) {
-    const ein__value old = ctx->value[p.i];
-    const ein__scope *s = ein__scope_of(ctx, p);
-    ein__scope t = {.reduce = s->reduce, .nt = m->nt, .ns = s->ns};
-    ein__ix map[EIN__MAX_ITERS];
-    ein__shape shape = {.rank = (int)m->nt};
+// Whether product `s` is of weights and of what nothing else reads: no other product may share
+// that, and attentions have rows of their own.
+static bool ein__is_lone_product(const ein__pass *z, const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    double alpha;
+    bool lone = false;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return false;
+    for (int k = 0; k < 2; k++)
+        lone |= ctx->value[read[k]->val].weight_only && z->uses[read[1 - k]->val] == 1;
+    return lone;
+}
+
+// Whether map `m` reads a product of box `p` in another order of its dimensions, `*bare` whether it
+// has iterators alone to tell the place.
+static bool ein__is_permuted(ein_ctx *ctx, const ein__expr *read, const ein__scope *m,
+                             const ein__scope *p, bool *bare) {
     uint32_t used = 0, last = 0;
-    bool ordered = true;
-    if (m->nt + s->ns > EIN__MAX_ITERS) return (ein__val){0};
-    for (uint32_t k = 0; k < s->nt; k++) {
+    bool ordered = true, whole = true;
+    *bare = true;
+    for (uint32_t k = 0; k < p->nt; k++) {
         uint32_t slot;
-        map[k] = read->ix[k];
-        if (s->n[k] == 1 && !ein__ix_get(ctx, read->ix[k])->n) continue;
-        if (!ein__ix_is_iter(ctx, read->ix[k], &slot) || (used >> slot & 1) ||
-            m->n[slot] != s->n[k])
-            return (ein__val){0};
+        if (p->n[k] == 1 && !ein__ix_get(ctx, read->ix[k])->n) continue;
+        if (!ein__ix_is_iter(ctx, read->ix[k], &slot)) return *bare = false;
+        whole = whole && !(used >> slot & 1) && m->n[slot] == p->n[k];
         ordered = ordered && slot >= last;
         last = slot;
         used |= 1u << slot;
     }
-    for (uint32_t k = 0; k < m->nt; k++) {
-        if (m->n[k] > 1 && !(used >> k & 1)) return (ein__val){0};
-        t.n[k] = shape.d[k] = m->n[k];
+    return whole && !ordered && ein__extent_of(m, used) == ein__extent_of(m, ~0u);
+}
+
+// Whether map `m`, which alone reads product `p` by `read`, wants it computed where it reads it.
+static bool ein__wants_product(const ein__pass *z, const ein__expr *read, const ein__scope *m,
+                               ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, p);
+    ein__ix map[EIN__MAX_ITERS];
+    bool bare;
+    if (!ein__is_plain_product(ctx, s) || !ein__places_inside(ctx, read, m->nt, s)) return false;
+    if (m->body.i == ein__ex_of(ctx, read).i) return false;
+    if (ein__is_permuted(ctx, read, m, s, &bare)) return true;
+    if (bare || !ein__is_lone_product(z, s)) return false;
+    int64_t places = ein__extent_of(m, ~0u);
+    return places <= ein__elements(&ctx->value[p.i].shape) &&
+           ein__extent_of(m, ein__place_uses(ctx, read)) == places &&
+           !ein__invert_read(ctx, read, m, s->n, map);
+}
+
+// ------------------------------------------------------------------------------------ statistics
+
+// Whether `v` is a statistic of rows, few beside `n` elements.
+static bool ein__is_small_statistic(ein_ctx *ctx, ein__val v, int64_t n) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && s->reduce != EIN__R_NONE && !ctx->value[v.i].weight_only &&
+           ein__elements(&ctx->value[v.i].shape) <= n / EIN__SMALL_SHARE &&
+           (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
+}
+
+static bool ein__turns(const ein__turning *t, ein__val was) {
+    bool found = false;
+    for (int i = 0; i < t->n; i++) found |= t->was[i].i == was.i;
+    return found;
+}
+
+// Adds the statistics that `by` reads, which was `old`: those of a map, and of their rows others.
+// False: one is read elsewhere than at one row for each of the reader's, or they are too many.
+static bool ein__add_statistics(ein__turning *t, ein__val old, int64_t n) {
+    ein_ctx *ctx = t->z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, old);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        const ein__val p = {e->val};
+        if (!ein__is_small_statistic(ctx, p, n)) continue;
+        for (ptrdiff_t k = 0; k < i; k++)
+            if (ein__ex_get(ctx, reads[k])->val == e->val) return false;
+        const ein__scope *of = ein__scope_of(ctx, p);
+        if (!ein__places_inside(ctx, e, s->nt, of) ||
+            ein__extent_of(s, ein__place_uses(ctx, e)) > ein__elements(&ctx->value[p.i].shape))
+            return false;
+        if (ein__turns(t, p)) continue;
+        if (t->n == EIN__TURNED) return false;
+        t->was[t->n] = p;
+        t->from[t->n++] = t->z->now[p.i];
     }
-    if (ordered) return (ein__val){0};
-    for (uint32_t k = 0; k < s->ns; k++) {
-        t.n[m->nt + k] = s->n[s->nt + k];
-        map[s->nt + k] = ein__ix_iter(ctx, m->nt + k, t.n[m->nt + k]);
+    return true;
+}
+
+// Whether nothing but map `old` and each other reads the statistics.
+static bool ein__turned_alone(const ein__turning *t, ein__val old) {
+    const ein__pass *z = t->z;
+    bool alone = true;
+    for (int i = 0; i < t->n; i++) {
+        const int *first = &z->readers.first[t->was[i].i];
+        alone = alone && first[1] - first[0] == z->uses[t->was[i].i];
+        for (int k = first[0]; k < first[1] && alone; k++)
+            alone = z->readers.all[k].i == old.i || ein__turns(t, z->readers.all[k]);
     }
-    t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
-    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &shape, old.dtype, old.node);
+    return alone;
+}
+
+// Whether map `m` has rows for one of the statistics that it reads neither in its own dimensions
+// nor in theirs, along which it could run.
+static bool ein__has_no_rows(const ein__turning *t, const ein__scope *m) {
+    ein_ctx *ctx = t->z->ctx;
+    ein__ix map[EIN__MAX_ITERS];
+    uint32_t rows;
+    bool none = false;
+    const ein__ex *reads = ein__ex_reads(ctx, m->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !none; i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (!ein__turns(t, (ein__val){e->val}) || ein__row_slots(ctx, e, m, &rows)) continue;
+        const ein__scope *p = ein__scope_of(ctx, (ein__val){e->val});
+        none = t->n > 1 || !ein__invert_read(ctx, e, m, p->n, map);
+    }
+    return none;
+}
+
+// The statistics that map `old` reads and that are computed where it does, in `t`; none: they are
+// where they are.
+static void ein__find_turned(ein__turning *t, ein__val old) {
+    ein_ctx *ctx = t->z->ctx;
+    int64_t n = ein__elements(&ctx->value[old.i].shape);
+    bool ok = ein__add_statistics(t, old, n) && t->n && ein__has_no_rows(t, t->s);
+    for (int i = 0; i < t->n && ok; i++) ok = ein__add_statistics(t, t->was[i], n);
+    if (!ok || !ein__turned_alone(t, old)) t->n = 0;
+}
+
+// ------------------------------------------------------------------------------------ the pass
+
+static ein__ex ein__turn_body(const ein__turning *t, ein__ex body) {
+    ein_ctx *ctx = t->z->ctx;
+    if (!t->n) return body;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex made = ein__ex_replace_reads(ctx, body, ein__turn_read, (void *)t);
+    return ein__tried(ctx, attempt) && made.i ? made : body;
 }
 
 static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
@@ -15968,7 +16135,7 @@ static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
     const ein__scope *was = ein__scope_of(ctx, v);
     ein__ex body = ein__body_now(z, was);
     const ein__ex *reads = ein__ex_reads(ctx, was->body);
-    bool map = was->reduce == EIN__R_NONE && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
+    bool map = was->reduce == EIN__R_NONE && !ctx->value[v.i].weight_only;
     for (ptrdiff_t i = 0; i < arrlen(reads) && map && body.i; i++) {
         const ein__expr *read = ein__ex_get(ctx, reads[i]);
         ein__val p = z->now[read->val];
@@ -15977,11 +16144,15 @@ static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             times += ein__ex_get(ctx, reads[k])->val == read->val;
         if (!s || times > 1 || z->uses[read->val] != 1 || ctx->value[p.i].weight_only ||
-            !ein__is_plain_product(ctx, s))
+            !ein__wants_product(z, read, was, p))
             continue;
-        ein__turning t = {p, ein__turned_product(ctx, p, was, read), was};
-        if (t.to.i) body = ein__ex_replace_reads(ctx, body, ein__turn_read, &t);
+        ein__turning t = {.z = z, .s = was, .n = 1, .was = {{read->val}}, .from = {p}};
+        for (uint32_t k = 0; k < was->nt; k++) t.also |= (uint32_t)(was->n[k] == 1) << k;
+        body = ein__turn_body(&t, body);
     }
+    ein__turning t = {.z = z, .s = was};
+    if (map && body.i) ein__find_turned(&t, v);
+    if (t.n) body = ein__turn_body(&t, body);
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 /* ---- rounds.c ---- */
@@ -23359,13 +23530,6 @@ EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const int *uses, const ein__read
 
 enum { EIN__MAX_ROW_VALS = 8 };
 
-// A sum of squares is a reduction, although it looks like a product.
-static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
-    const ein__expr *read[2];
-    double alpha;
-    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
-}
-
 // Whether reduction `r` runs over the dimensions of map `m` behind the first `rows`, with the rows'
 // iterators in front, and nobody outside the step needs it.
 static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, uint32_t rows) {
@@ -23856,14 +24020,17 @@ static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein_
 }
 
 // Whether copy `p` is a step whatever layouts are chosen: what it copies has its place, and is no
-// window there.
-static bool ein__copies_input(ein_ctx *ctx, ein__val p) {
+// window there, or the copy is in no order of what it copies.
+static bool ein__is_step(ein_ctx *ctx, ein__val p) {
     const ein__expr *read = ein__copy_of(ctx, p);
     const ein__value *from = &ctx->value[read->val];
     int64_t stride[EIN__MAX_RANK];
+    ein__ix map[EIN__MAX_ITERS];
     ein__factor f;
     ein__dense_strides(&from->shape, stride);
-    return from->kind != EIN__V_SCOPE && !ein__address(ctx, read, stride, &f);
+    if (ein__address(ctx, read, stride, &f)) return false;
+    return from->kind != EIN__V_SCOPE ||
+           !ein__invert_read(ctx, read, ein__scope_of(ctx, p), from->shape.d, map);
 }
 
 // Whether nothing but product `v` needs map `p`, and its load may compute it.
@@ -23871,7 +24038,7 @@ static bool ein__loads(const ein__selector *z, ein__val v, ein__val p, const ein
     ein_ctx *ctx = z->ctx;
     return z->uses[p.i] == 1 && z->home[p.i].i == p.i && z->kind[p.i] == EIN__K_MAP &&
            !z->root[p.i] && ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
-           (!ein__copy_of(ctx, p) || ein__copies_input(ctx, p)) && !ein__joins(ctx, p) &&
+           (!ein__copy_of(ctx, p) || ein__is_step(ctx, p)) && !ein__joins(ctx, p) &&
            !ein__keeps_fp32(ctx, v) && ein__load_of(ctx, read, p).i;
 }
 
@@ -29918,8 +30085,8 @@ static const ein__rule ein__rules[] = {
     // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
     [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_scales},
-    // f(x, V[x']), x' a permutation of x, is f(x, V'[x]), V'[x] = V[x']
-    [EIN__RULE_TURN] = {"turn", "products in the order of what reads them", EIN__ON_PROGRAM,
+    // f(x, V[E(x)]) is f(x, V'[x]), V'[x] = V[E(x)]
+    [EIN__RULE_TURN] = {"turn", "products and statistics where they are read", EIN__ON_PROGRAM,
                         .rewrite = ein__rebuild_turned},
     // sum(y) x[t,y] w[y] at several t is V[t], V[s] = sum(y) x[s,y] w[y]
     [EIN__RULE_ROUNDS] = {"rounds", "products with one weight at several places", EIN__ON_PROGRAM,

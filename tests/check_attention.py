@@ -67,6 +67,11 @@ COUNTS = [
     ("tests/unseen/attention_gated.ein", 2, None, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 3, []),
     ("tests/unseen/attention_windows.ein", 1, 3, ["--math", "fp16"]),
+    # Windows of a rolled image: a norm, a product, attention, a product.
+    ("tests/unseen/windows_rolled.ein", 1, 4, []),
+    ("tests/unseen/windows_rolled.ein", 1, 4, ["--math", "tf32"]),
+    ("tests/unseen/windows_rolled.ein", 1, 4, ["--math", "fp16"]),
+    ("tests/unseen/windows_rolled.ein", 1, 6, ["--rules=-turn"]),
     # Of several products in a score the largest is the attention's.
     ("tests/unseen/attention_relative.ein", 1, 4, []),
     ("tests/unseen/attention_relative.ein", 1, 4, ["--math", "fp16", "--gpu", "orin-nx"]),

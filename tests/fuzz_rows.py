@@ -225,5 +225,25 @@ def running(p):
                          f"{y}[n,i,c] - {y}[n,i/2,c]"), out=True, n=n, i=long, c=c)
 
 
-KINDS = {"norm": norm, "digit-norm": digit_norm, "statistics": statistics, "softmax": softmax,
-         "places": places, "running": running}
+def moved_norm(p):
+    """Norms whose rows are read elsewhere: windows of an image, rolled, and back."""
+    h, w, s, t = p.size(1, 2, 3), p.size(1, 2, 3), p.size(1, 2, 3), p.size(1, 2, 3)
+    high, wide, e = h * s, w * t, p.any(8, 8, 11, 16, 24)
+    x = p.input(high, wide, e)
+    y = p.op(f"LayerNormalization({x}, {p.weight(e)}, {p.weight(e)}; axis=-1, epsilon=0.01)")
+    down, right = p.any(0, s // 2, 1), p.any(0, t // 2, 1)
+    row, column = f"(g*{s}+i+{down})%{high}", f"(o*{t}+j+{right})%{wide}"
+    order = p.usual("g,o,i,j,e", "g,o,i,j,e", "g,i,o,j,e", "i,o,e,g,j")
+    r = p.let(order, f"{y}[{row},{column},e]", g=h, o=w, i=s, j=t, e=e)
+    p.out(r, 0.2)
+    p.out(y, 0.1)
+    q = p.let("g,o,i,j,f", f"sum(e) {r}[{order}]*{p.weight(e, e)}[e,f]", g=h, o=w, i=s, j=t, f=e)
+    up, left = f"(a+{high - down})%{high}", f"(b+{wide - right})%{wide}"
+    gain = p.usual("", "", f" * {p.weight(e)}[f]")
+    back = f"{q}[({up})/{s},({left})/{t},({up})%{s},({left})%{t},f]{gain}"
+    p.let("a,b,f", back + p.usual(f" + {x}[a,b,f]", "", f" + {p.weight(e)}[f]"), out=True, a=high,
+          b=wide, f=e)
+
+
+KINDS = {"norm": norm, "moved-norm": moved_norm, "digit-norm": digit_norm,
+         "statistics": statistics, "softmax": softmax, "places": places, "running": running}

@@ -365,13 +365,17 @@ static ein__ex factor_read(ein_ctx *ctx, const int64_t *n, const int *slot, int 
     return ein__ex_read(ctx, x, 0, ix, rank);
 }
 
+static sides law_turn_product(ein_ctx *ctx);
+static sides law_turn_rows(ein_ctx *ctx);
+
 // Products in batches, which a map reads in any order of their dimensions, beside other operands.
 static sides law_turn(ein_ctx *ctx, ein__val unused) {
     static const int in_a[] = {0, 1, 3}, in_b[] = {0, 2, 3};
-    int64_t n[4];
+    int64_t n[4], kind = random_in(0, 2);
     ein__scope box;
     ein__ix ix[EIN__MAX_RANK];
     (void)unused;
+    if (kind) return kind == 1 ? law_turn_product(ctx) : law_turn_rows(ctx);
     for (int k = 0; k < 4; k++) n[k] = random_in(1, 5);
     ein__ex a = factor_read(ctx, n, in_a, 3), b = factor_read(ctx, n, in_b, 3);
     ein__val v = new_scope(ctx, "v", EIN__R_SUM, 3, 1, n, ein__ex_binary(ctx, EIN__MUL, a, b));

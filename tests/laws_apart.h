@@ -104,3 +104,64 @@ static sides law_apart(ein_ctx *ctx, ein__val unused) {
         y.i && ein__take_apart(ctx, &root, 1, random_in(0, 1) ? EIN__APART : EIN__APART_SUMS);
     return made && root.i != y.i ? (sides){y, root} : NO_SIDES;
 }
+
+// Where a map of box `n` reads another box of as many places: the number of its iterators, from any
+// place on or backwards, taken apart by `size`.
+static void moved_places(ein_ctx *ctx, const int64_t *n, const int64_t *size, ein__ix *at) {
+    int64_t all = size[0] * size[1];
+    ein__ix number = ein__ix_scale(ctx, ein__ix_iter(ctx, 0, n[0]), n[1]);
+    number = ein__ix_add(ctx, number, ein__ix_iter(ctx, 1, n[1]));
+    if (random_in(0, 1)) number = ein__ix_addc(ctx, ein__ix_scale(ctx, number, -1), all - 1);
+    else number = ein__ix_mod(ctx, ein__ix_addc(ctx, number, random_in(0, all - 1)), all);
+    at[0] = ein__ix_floordiv(ctx, number, size[1]);
+    at[1] = ein__ix_mod(ctx, number, size[1]);
+}
+
+// The law of what is read at places that its reader has in another way (turn.c): a product with
+// weights.
+static sides law_turn_product(ein_ctx *ctx) {
+    static const int in_a[] = {0, 1, 3}, in_w[] = {2, 3};
+    int64_t n[4], box[3] = {random_in(1, 4), random_in(1, 4), random_in(1, 3)};
+    ein__ix at[3];
+    n[1] = random_in(1, 2) == 1 ? box[0] : 1;
+    n[0] = box[0] * box[1] / n[1], n[2] = box[2], n[3] = random_in(1, 4);
+    ein__ex a = factor_read(ctx, n, in_a, 3), w = factor_read(ctx, n, in_w, 2);
+    ctx->value[ein__ex_get(ctx, w)->val].weight_only = true;
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 3, 1, n, ein__ex_binary(ctx, EIN__MUL, a, w));
+    if (!v.i) return NO_SIDES;
+    moved_places(ctx, box, n, at);
+    at[2] = ein__ix_iter(ctx, 2, box[2]);
+    ein__scope map = {.nt = 3, .n = {box[0], box[1], box[2]}};
+    ein__ex other =
+        ein__ex_binary(ctx, EIN__ADD, weight_read(ctx, &map), ein__ex_read(ctx, v, 0, at, 3));
+    return law_pass(ctx, map_of(ctx, "m", &map, random_linear(ctx, &map, other)), EIN__RULE_TURN);
+}
+
+// Two statistics of rows, the second one perhaps of what the first one leaves, which a map reads
+// beside the rows.
+static sides law_turn_rows(ein_ctx *ctx) {
+    int64_t box[3] = {random_in(1, 4), random_in(1, 4), random_in(8, 10)}, n[8], size[2];
+    ein__ix at[3], row[2], own[3];
+    size[1] = random_in(1, 2) == 1 ? box[0] : 1;
+    n[0] = size[0] = box[0] * box[1] / size[1];
+    n[1] = size[1], n[2] = random_in(2, 4);
+    ein__shape shape = {.rank = 3, .d = {n[0], n[1], box[2]}};
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    for (uint32_t k = 0; k < 3; k++) own[k] = ein__ix_iter(ctx, k, n[k]);
+    ein__ex term = ein__ex_read(ctx, x, 0, own, 3);
+    ein__val first = new_scope(ctx, "a", EIN__R_SUM, 2, 1, n, term);
+    if (!first.i) return NO_SIDES;
+    for (uint32_t k = 0; k < 2; k++) row[k] = own[k];
+    ein__ex mean = random_in(0, 2) ? ein__ex_read(ctx, first, 0, row, 2) : ein__ex_const(ctx, 2);
+    ein__ex rest = ein__ex_unary(ctx, EIN__SQUARE, ein__ex_binary(ctx, EIN__SUB, term, mean));
+    ein__val second = new_scope(ctx, "b", random_in(0, 1) ? EIN__R_SUM : EIN__R_MAX, 2, 1, n, rest);
+    if (!second.i) return NO_SIDES;
+    moved_places(ctx, box, size, at);
+    at[2] = ein__ix_iter(ctx, 2, box[2]);
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 0, at, 3),
+                                  ein__ex_read(ctx, second, 0, at, 2));
+    if (random_in(0, 2))
+        body = ein__ex_binary(ctx, EIN__SUB, body, ein__ex_read(ctx, first, 0, at, 2));
+    ein__scope map = {.nt = 3, .n = {box[0], box[1], box[2]}};
+    return law_pass(ctx, map_of(ctx, "m", &map, body), EIN__RULE_TURN);
+}

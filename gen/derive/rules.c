@@ -99,8 +99,8 @@ static const ein__rule ein__rules[] = {
     // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
     [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_scales},
-    // f(x, V[x']), x' a permutation of x, is f(x, V'[x]), V'[x] = V[x']
-    [EIN__RULE_TURN] = {"turn", "products in the order of what reads them", EIN__ON_PROGRAM,
+    // f(x, V[E(x)]) is f(x, V'[x]), V'[x] = V[E(x)]
+    [EIN__RULE_TURN] = {"turn", "products and statistics where they are read", EIN__ON_PROGRAM,
                         .rewrite = ein__rebuild_turned},
     // sum(y) x[t,y] w[y] at several t is V[t], V[s] = sum(y) x[s,y] w[y]
     [EIN__RULE_ROUNDS] = {"rounds", "products with one weight at several places", EIN__ON_PROGRAM,

@@ -117,6 +117,13 @@ EIN__FN bool ein__is_contraction(ein_ctx *ctx, const ein__scope *s) {
     return ein__two_factors(ctx, s, read, &alpha);
 }
 
+// A sum of squares is a reduction, although it looks like a product.
+static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *read[2];
+    double alpha;
+    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
+}
+
 // ------------------------------------------------------------------------------------ GEMM
 
 // Iterators that one dimension of a matrix stands for: extent, and stride per operand (A, B, C).

@@ -138,13 +138,6 @@ EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const int *uses, const ein__read
 
 enum { EIN__MAX_ROW_VALS = 8 };
 
-// A sum of squares is a reduction, although it looks like a product.
-static bool ein__is_square(ein_ctx *ctx, const ein__scope *s) {
-    const ein__expr *read[2];
-    double alpha;
-    return ein__two_factors(ctx, s, read, &alpha) && read[0]->val == read[1]->val;
-}
-
 // Whether reduction `r` runs over the dimensions of map `m` behind the first `rows`, with the rows'
 // iterators in front, and nobody outside the step needs it.
 static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, uint32_t rows) {
@@ -635,14 +628,17 @@ static bool ein__call_fuses(const ein__selector *z, ein__val v, ein__val m, ein_
 }
 
 // Whether copy `p` is a step whatever layouts are chosen: what it copies has its place, and is no
-// window there.
-static bool ein__copies_input(ein_ctx *ctx, ein__val p) {
+// window there, or the copy is in no order of what it copies.
+static bool ein__is_step(ein_ctx *ctx, ein__val p) {
     const ein__expr *read = ein__copy_of(ctx, p);
     const ein__value *from = &ctx->value[read->val];
     int64_t stride[EIN__MAX_RANK];
+    ein__ix map[EIN__MAX_ITERS];
     ein__factor f;
     ein__dense_strides(&from->shape, stride);
-    return from->kind != EIN__V_SCOPE && !ein__address(ctx, read, stride, &f);
+    if (ein__address(ctx, read, stride, &f)) return false;
+    return from->kind != EIN__V_SCOPE ||
+           !ein__invert_read(ctx, read, ein__scope_of(ctx, p), from->shape.d, map);
 }
 
 // Whether nothing but product `v` needs map `p`, and its load may compute it.
@@ -650,7 +646,7 @@ static bool ein__loads(const ein__selector *z, ein__val v, ein__val p, const ein
     ein_ctx *ctx = z->ctx;
     return z->uses[p.i] == 1 && z->home[p.i].i == p.i && z->kind[p.i] == EIN__K_MAP &&
            !z->root[p.i] && ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
-           (!ein__copy_of(ctx, p) || ein__copies_input(ctx, p)) && !ein__joins(ctx, p) &&
+           (!ein__copy_of(ctx, p) || ein__is_step(ctx, p)) && !ein__joins(ctx, p) &&
            !ein__keeps_fp32(ctx, v) && ein__load_of(ctx, read, p).i;
 }
 
