@@ -137,7 +137,8 @@
 //
 // LIMITS
 // Rank 10, 16 iterators and 12 subscript terms an expression, 64 operands, 2^40 elements a tensor,
-// 20000 statements after expansion, nesting 200, 64 MB of text. A limit met is a message.
+// 1000 outputs and 1000 blobs; 20000 statements after expansion, nesting 200; 64 MB and 2^20 words
+// of text, names of 1000 bytes, numbers of 60. A limit met is a message.
 //
 // LICENSE: MIT No Attribution
 // Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
@@ -312,6 +313,7 @@ EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_i
 // Shape of any tensor of the model; used by importers that fold shape computations.
 EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_t dims[10]);
 // Writes the values of a seeded weight ('w') or the default test input ('i'), dense row-major.
+// EIN_USAGE, which is not kept: there is no such tensor, or its values are not seeded.
 EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data);
 EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 // Reference interpreter in double: tensors in declaration order and their own dtypes, results as
@@ -373,6 +375,7 @@ EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define EIN__COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
+#define EIN__F32_MAX 3.4028234663852886e38
 #define EIN__MAX_RANK 10     // dimensions of a tensor
 #define EIN__MAX_ITERS 16    // traversal and reduction iterators of one scope
 #define EIN__MAX_TERMS 12    // terms of one index form
@@ -445,7 +448,7 @@ typedef struct ein__ast {
     const char *name;
     double num;
     int64_t inum;
-    bool integral, quoted;
+    bool integral;
     bool floored;  // a value: integers were divided on the way, and a rest was left
     int nkid;
     struct ein__ast **kid;
@@ -756,8 +759,7 @@ typedef struct ein__gemm {
     int64_t batch, m, n, k;
     bool ta, tb;                        // operand stored transposed
     int64_t lda, ldb, ldc, sa, sb, sc;  // leading dimensions, batch strides; elements
-    int64_t oa, ob, oc;                 // offsets from the values' first elements
-    bool swap;                          // result is stored column-major: operands exchanged
+    int64_t oa, ob;                     // offsets from the values' first elements
     uint32_t rows, columns;             // iterators of the result that m and n stand for
     ein__val a, b;
     double alpha;
@@ -860,7 +862,7 @@ typedef enum {
 // measured later is derived as the plan was that was taken.
 typedef struct ein__approach {
     bool rereading;        // what reads a result in another order may read its source
-    uint32_t without;      // bits of rules of search by which nothing may be chosen
+    uint64_t without;      // bits of rules of search by which nothing may be chosen
     bool nesting;          // concatenations begin with others (nest.c)
     ein__apartness apart;  // whether dimensions are taken apart
     bool entire;           // what nothing reads is computed too, as others may share it
@@ -953,7 +955,6 @@ struct ein_ctx {
     struct {
         const char *name;
         int64_t value;
-        bool used;
     } * dim_override;        // stb_ds array
     ein__table names;        // interned strings
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
@@ -2322,7 +2323,6 @@ static ein__ast *ein__ast_number(ein__parser *p, const ein__token *t) {
 static ein__ast *ein__ast_word(ein__parser *p, ein__akind kind, const ein__token *t) {
     ein__ast *a = ein__ast_new(p, kind, t->pos);
     a->name = t->text;
-    a->quoted = t->kind == EIN__TOK_STRING;
     return a;
 }
 
@@ -2493,14 +2493,12 @@ static ein__ast *ein__parse_subscript(ein__parser *p);
 static ein__ast *ein__parse_read(ein__parser *p) {
     ein__ident name = {0};
     if (!ein__parse_name(p, "a tensor's name", &name) || !ein__expect(p, "[")) return NULL;
-    bool quoted = ein__peek(p, -2)->kind == EIN__TOK_STRING;
     ptrdiff_t base = arrlen(p->stack);
     int height;
     if (!ein__parse_list(p, "]", true, EIN__MAX_RANK, "subscripts", ein__parse_subscript, &height))
         return NULL;
     ein__ast *a = ein__ast_new(p, EIN__A_READ, name.pos);
     a->name = name.name;
-    a->quoted = quoted;
     return ein__ast_take(p, a, base, height);
 }
 
@@ -4009,7 +4007,7 @@ EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
 
 EIN__FN bool ein__op_finite(ein__op *o, const char *name, double *v) {
     if (!ein__op_number(o, name, v)) return false;
-    if (fabs(*v) <= 3.4028234663852886e38) return true;
+    if (fabs(*v) <= EIN__F32_MAX) return true;
     return ein__op_fail(o, name, "%s must be a number in f32's range", name);
 }
 
@@ -4651,8 +4649,8 @@ static bool ein__op_gelu(ein__op *o) {
 static bool ein__op_clip(ein__op *o) {
     double lo, hi;
     if (!ein__op_number(o, "min", &lo) || !ein__op_number(o, "max", &hi)) return false;
-    bool below = ein__op_given(o, "min") && lo > -3.4e38,
-         above = ein__op_given(o, "max") && hi < 3.4e38;
+    bool below = ein__op_given(o, "min") && (float)lo > (float)-EIN__F32_MAX,
+         above = ein__op_given(o, "max") && (float)hi < (float)EIN__F32_MAX;
     if ((below && !ein__op_finite(o, "min", &lo)) || (above && !ein__op_finite(o, "max", &hi)))
         return false;
     ein__buf b = {0};
@@ -6788,7 +6786,7 @@ static bool ein__env_eval_dims(ein__env *env, const ein__dim_def *def, bool smal
         bool given = false;
         for (ptrdiff_t k = 0; k < arrlen(ctx->dim_override); k++) {
             if (strcmp(ctx->dim_override[k].name, def[i].name.name)) continue;
-            ctx->dim_override[k].used = given = true;
+            given = true;
             v = ctx->dim_override[k].value;
         }
         bool good = given || ein__env_int(env, a, &v);
@@ -7261,8 +7259,16 @@ static ein__ast *ein__eq_gather(ein__eq_copy *c, const ein__ast *a) {
     return copy;
 }
 
+// Whether f32, in which programs compute, has a finite number like `v`, or `v` is infinite.
+static bool ein__eq_number(ein__eq_copy *c, ein__pos pos, double v) {
+    if (isfinite((float)v) || isinf(v)) return true;
+    ein__error(c->x->ctx, EIN_BAD_INPUT, pos, "a number beyond f32's range");
+    return false;
+}
+
 static ein__ast *ein__eq_expr(ein__eq_copy *c, const ein__ast *a) {
     ein_ctx *ctx = c->x->ctx;
+    if (a->kind == EIN__A_NUM && !ein__eq_number(c, a->pos, a->num)) return NULL;
     ptrdiff_t scope = arrlen(c->index);
     if (a->kind == EIN__A_READ && !ein__eq_use(c, a->name, a->pos)) return NULL;
     bool subscripts = a->kind == EIN__A_READ || a->kind == EIN__A_GUARD || a->kind == EIN__A_IDX;
@@ -7310,7 +7316,7 @@ static bool ein__eq_pad(ein__eq_copy *c, const ein__ast *a, ein__padval *pad) {
         return false;
     }
     pad->value = value->num;
-    return true;
+    return ein__eq_number(c, a->pos, value->num);
 }
 
 // A tensor that is read by two names has one padding.
@@ -16723,6 +16729,9 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
+// FP32 units of an SM, each of which makes two operations a clock at most.
+static int64_t ein__sm_lanes(const ein__gpu *g) { return g->cc >= 70 && g->cc <= 80 ? 64 : 128; }
+
 static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -16912,6 +16921,11 @@ static bool ein__is_gemm_key(const char *key) { return !strncmp(key, "gemm ", 5)
 
 static bool ein__is_kernel_key(const char *key) { return !strncmp(key, "kernel ", 7); }
 
+static bool ein__is_cost_key(const char *key) {
+    return ein__is_conv_key(key) || ein__is_gemm_key(key) || ein__is_kernel_key(key) ||
+           !strncmp(key, "grouped ", 8);
+}
+
 // What may follow ` algo=`: one of cuDNN's numbers, `lt:` and nine numbers of cublasLt, or the tile
 // of a product of our own.
 static bool ein__is_algorithm(const char *key, const char *s) {
@@ -17028,8 +17042,12 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
     const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
+    if (!z->failed && !ein__is_cost_key(r->key))
+        fault = "a key begins with conv, conv_data, gemm, grouped or kernel";
     if (fault) ein__cost_error(z, at, fault);
+    at = z->s;
     r->ps = ein__cost_count(z, true, "picoseconds are needed here, at most 18 digits");
+    if (!r->ps) ein__cost_error(z, at, "nothing takes 0 picoseconds");
     r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";
@@ -18052,7 +18070,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
-// library's before (reference, section 7). What warpgroups do by wgmma is measured on an H200.
+// library's before. What warpgroups do by wgmma is measured on an H200.
 static int64_t ein__tensor_share(const ein__gpu *g, const ein__product_tile *t) {
     if (t->warpgroups) return 900;
     return g->cc >= 90 ? 480 : 660;
@@ -18149,16 +18167,20 @@ static int64_t ein__tensor_lines(const ein__product_tile *t) {
     return t->rows + t->cols + EIN__PRODUCT_THREADS / 32 * (t->rm + t->rn) / t->parts;
 }
 
+// What so many bytes to or from the shared memory of an SM take, at 128 a clock.
+static int64_t ein__shared_ps(const ein__gpu *g, int64_t bytes) {
+    return ein__muldiv(bytes, ein__sm_lanes(g) * 1000 * g->sms, 64 * g->fp32);
+}
+
 // What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
-// of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
-// Where an SM has 128 FP32 units that is half a byte for an operation, which is assumed.
+// of one SM, or the words that its warps store to and load from shared memory.
 static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile *t,
                                       int64_t terms) {
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
     int64_t bytes = ein__muldiv(ein__tensor_lines(t) * ein__math_bytes(t->math), terms, 1);
     int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g, t)),
-            shared = ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32);
+            shared = ein__shared_ps(g, bytes);
     return math > shared ? math : shared;
 }
 
@@ -18202,7 +18224,7 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
 // What a tile without tensor cores takes for `waves` of blocks: its share of the peak, of which
 // factors are a part that are loaded four words at a time, the first's terms, the second's columns;
 // other loads, and `rows` instructions of a step; what the groups that share terms leave in shared
-// memory and take from it, 128 bytes a clock (see ein__product_tensor_ps).
+// memory and take from it.
 static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                                      const ein__product_tile *t, int64_t waves, int64_t rows) {
     int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
@@ -18212,7 +18234,7 @@ static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                    (t->rows * EIN__LOAD_TERMS + t->cols * EIN__LOAD_LINES) * t->terms / 4,
             sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
     int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-    int64_t each = ein__muldiv(sums, 2 * 1000 * g->sms, g->fp32);
+    int64_t each = ein__shared_ps(g, sums);
     if (more > 0 || rows) each += ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps);
     return ps + ein__muldiv(waves, each, 1);
 }
@@ -18554,6 +18576,11 @@ enum {
     EIN__COLUMN_AHEAD = 8,      // loads that a thread of a column has on their way
     EIN__MEMORY_PS = 600000     // from such a load's issue until it is there from memory; assumed
 };
+
+// Lanes of a warp that share the terms of a result, and warps of a block that has so many of these.
+static int64_t ein__warp_lanes(int64_t terms) { return terms >= 32 ? 32 : terms >= 16 ? 16 : 8; }
+
+static int ein__sharing_warps(int64_t outputs) { return outputs >= 4096 ? 4 : 1; }
 
 // Threads that work on a reduction: those that share the terms of one result, and how many blocks
 // there are while a result, or a group of them, has one; how long a turn of their loops takes.
@@ -19142,8 +19169,9 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
 // of (estimate_calls.c). A roofline with shares of the peaks by kind of call, the machine's fill by
 // tiles, bytes by class of access, and the L2 cache. Its launch comes before all of that: the next
 // step of a graph begins when this one is over, so that a step's launch and its work add up. It
-// orders candidates; shares that no published figure supports are round numbers. Integers only:
-// every product saturates, and no estimate of a call shrinks when a size grows.
+// orders candidates; shares that no published figure supports are round numbers. Integers only, of
+// which products saturate where sizes can be large. No estimate of a call shrinks when a size grows
+// but for alignment: a size that tensor cores load 16 bytes at a time may be cheaper than a less.
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
@@ -19587,10 +19615,9 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
         int64_t apart = ein__times(bytes, shared ? WARP : OUTPUTS * WARP);
         if (step > 1) lines += ein__least(ein__ceil(apart, LINE), WARP);
     }
-    // An SM's FP32 units make two operations each of a cycle's 128.
     int64_t terms = ein__bounded(ctx, s, ein__extent_of(s, ~0u));
     int64_t cycles = ein__muldiv(terms, lines, WARP * LINES);
-    return ein__muldiv(cycles, 256 * 1000, g->fp32);
+    return ein__muldiv(cycles, 2 * ein__sm_lanes(g) * 1000, g->fp32);
 }
 
 // Whether threads share the terms of a result, so that each works out from one number where its
@@ -19604,7 +19631,7 @@ static int64_t ein__sharing_threads(ein_ctx *ctx, const ein__scope *s, bool term
     if (e && ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return EIN__COLUMN_THREADS;
     if (!many && outputs <= EIN__BLOCK_OUTPUTS && count >= EIN__BLOCK_TERMS)
         return EIN__BLOCK_THREADS;
-    return ein__least(32, ein__most(count / 8 * 8, 8));
+    return ein__warp_lanes(count);
 }
 
 // Whether reduction iterator `i` goes on where the one behind it ends in every read, so that one
@@ -19719,15 +19746,14 @@ static int64_t ein__block_elements(ein_ctx *ctx, const ein__scope *s, const ein_
 // What the blocks of a reduction fetch from the L2 cache, each for itself unless an SM's own cache
 // keeps an operand for all of its blocks.
 static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
-    enum { KEPT = 128 << 10, WARPS = 4096 };  // bytes; results from which a block has four warps
+    enum { KEPT = 128 << 10 };  // bytes
     const ein__gpu *g = ein__gpu_of(ctx);
     const ein__scope *s = k->s[0];
     int64_t outputs = ein__results_of(ctx, s), lanes = ein__sharing_threads(ctx, s, terms);
     int64_t each = !lanes                                   ? EIN__BLOCK_THREADS
                    : lanes == EIN__COLUMN_THREADS && !terms ? EIN__COLUMN_OUTPUTS
                    : lanes == EIN__BLOCK_THREADS            ? 1
-                   : outputs >= WARPS                       ? 128 / lanes
-                                                            : 32 / lanes;
+                                                 : ein__sharing_warps(outputs) * 32 / lanes;
     int64_t blocks = ein__ceil(outputs, each), busy = ein__least(blocks, g->sms), bytes = 0;
     const int64_t *out = k->s[k->n - 1]->nt == s->nt ? k->out : NULL;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
@@ -22752,7 +22778,7 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t issued = products + wide + narrow + copies;
     if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
     issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
-    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
+    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = ein__sm_lanes(g);
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
     int64_t answered = 4 * (4 * wide + narrow + t->rm * t->nk / 4 * t->asked);
@@ -22774,7 +22800,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->most);
     int64_t blocks = ein__attention_blocks(t);
-    int64_t lanes = g->cc == 80 ? 64 : 128;
+    int64_t lanes = ein__sm_lanes(g);
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t turn = ein__attend_cycles(ctx, a, t), query = ein__attention_query(ctx, a, t) / 128;
     int64_t all = ein__plus(ein__times(turn, span), query), clock = 1000 * g->sms * 2 * lanes;
@@ -22851,7 +22877,7 @@ static bool ein__few_fits(const ein__attention *a, ein__attention_tile *t, int l
 static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
                                   const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->most), log = 0;
+    int64_t lanes = ein__sm_lanes(g), turns = ein__attention_turns(t, t->most), log = 0;
     for (int d = 1; d < t->lanes; d *= 2) log++;
     int64_t each = t->score + EIN__ATTENTION_SCORE;
     int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
@@ -26524,8 +26550,8 @@ typedef struct ein__def {
     ein__sc sc;
     int from;  // definition it was made from, -1 for a class's first
     int depth;
-    const char *rule;                        // name of the rule and what it was applied to
-    int inner;                               // ein__place_of_class
+    const char *rule;  // name of the rule and what it was applied to
+    ein__place_of_class place;
     int by;                                  // ein__rule_id of that, -1 for a class's first
     uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
     int64_t step_ps;  // cost of its step where no map is fused, and 1 ps; 0: not known
@@ -26577,7 +26603,7 @@ static void ein__stopped(ein__deriver *z, ein_stop why) {
 }
 
 static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int from,
-                         const char *rule, int inner) {
+                         const char *rule, ein__place_of_class place) {
     const ein_desc *limit = &z->ctx->desc;
     ein__sc sc = ein__sc_make(z->ctx, s);
     if (!sc.i) return false;
@@ -26591,7 +26617,7 @@ static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
-    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner, .by = -1};
+    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .place = place, .by = -1};
     if (from >= 0) d.depth = z->def[from].depth + 1;
     arrput(z->def, d);
     return true;
@@ -26607,7 +26633,7 @@ static ptrdiff_t ein__class_at(const ein__deriver *z, ein__val v) {
 
 // The class whose definition is `s`, made when there is none.
 static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *suffix, int from,
-                              const char *rule, int inner) {
+                              const char *rule, ein__place_of_class place) {
     ein_ctx *ctx = z->ctx;
     const ein__value base = ctx->value[z->problem.i];
     ein__shape shape = {.rank = (int)s->nt};
@@ -26620,7 +26646,7 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
     if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
     ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", base.name, suffix), EIN__V_SCOPE,
                               base.tensor, sc, &shape, EIN__F32, base.node);
-    if (!ein__add_def(z, v, s, from, rule, inner)) return (ein__val){0};
+    if (!ein__add_def(z, v, s, from, rule, place)) return (ein__val){0};
     arrput(z->cls, v);
     return v;
 }
@@ -27101,7 +27127,7 @@ static int ein__def_distance(ein__deriver *z, int def, ein__target to) {
 // Converging derivation goes towards an operator that re-layouts can reach and that is not matched
 // yet; what was formed for a call needs nothing.
 static bool ein__may_converge(ein__deriver *z, int def, ein__target to) {
-    if (z->def[def].inner == EIN__FORMED) return false;
+    if (z->def[def].place == EIN__FORMED) return false;
     int far = ein__def_distance(z, def, to);
     return far > 0 && far < EIN__FAR;
 }
@@ -27254,7 +27280,7 @@ static void ein__rule_split(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
-    if (d.inner || s->ns < 2 || s->ns > EIN__MAX_SPLIT || !ein__two_factors(ctx, s, read, &alpha))
+    if (d.place || s->ns < 2 || s->ns > EIN__MAX_SPLIT || !ein__two_factors(ctx, s, read, &alpha))
         return;
     for (uint32_t sub = 1; sub + 1 < 1u << s->ns; sub++) {
         uint32_t inner = sub << s->nt;
@@ -27281,11 +27307,11 @@ static void ein__rule_split(ein__deriver *z, int from) {
             if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
             ein__scope t;
             if (!ein__without_sums(ctx, s, inner, body, &t)) continue;
-            ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+            ein__add_def(z, d.cls, &t, from, "summation splitting", d.place);
             ein__scope dense;
             if (ein__without_gaps(ctx, &t, &dense))
                 ein__add_def(z, d.cls, &dense, from, "summation splitting, one-point rule",
-                             d.inner);
+                             d.place);
         }
         arrfree(in);
     }
@@ -27351,7 +27377,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
         if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, NULL)) continue;
-        ein__add_def(z, d.cls, &t, from, "operand re-laid", d.inner);
+        ein__add_def(z, d.cls, &t, from, "operand re-laid", d.place);
     }
 }
 
@@ -27581,7 +27607,7 @@ static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alph
         ix[k] = ein__ix_iter(ctx, (uint32_t)z->slot[k], s->n[z->slot[k]]);
     }
     if (same) {
-        ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.inner);
+        ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.place);
         return;
     }
     ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, EIN__FORMED);
@@ -27590,7 +27616,7 @@ static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alph
     copy.body = v.i ? ein__ex_read(ctx, v, 0, ix, (int)z->t.nt) : (ein__ex){0};
     if (copy.body.i && alpha != 1)
         copy.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), copy.body);
-    if (copy.body.i) ein__add_def(d, def.cls, &copy, from, ein__in_conv_order, def.inner);
+    if (copy.body.i) ein__add_def(d, def.cls, &copy, from, ein__in_conv_order, def.place);
 }
 
 // One choice of data and filter. False: it gives no convolution.
@@ -27846,13 +27872,13 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     if (now / EIN__MAX_TAP_GROWTH > had) return;
     ein__val part = ein__block_conv(z, f, b, from, rule);
     if (part.i && ein__offset_add(ctx, f, b, part, &t))
-        ein__add_def(z, d.cls, &t, from, "summation splitting by digits", d.inner);
+        ein__add_def(z, d.cls, &t, from, "summation splitting by digits", d.place);
 }
 
 // The inner half of a split stays whole. What was only put in order is as good as what it came
 // from.
 static bool ein__may_split_taps(const ein__deriver *z, const ein__def *d) {
-    return !d->inner || (d->rule == ein__in_conv_order && d->from >= 0 && !z->def[d->from].inner);
+    return !d->place || (d->rule == ein__in_conv_order && d->from >= 0 && !z->def[d->from].place);
 }
 
 // Every way to split the windows of a convolution into blocks; an axis may stay whole. Blocks that
@@ -28000,14 +28026,14 @@ static void ein__rule_groups(ein__deriver *z, int from) {
     j.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
     if (!j.t.body.i) return;
     if (j.t.nt == s->nt) {
-        ein__add_def(z, d.cls, &j.t, from, rule, true);
+        ein__add_def(z, d.cls, &j.t, from, rule, EIN__INNER);
         return;
     }
     ein__val v = ein__class_of(z, &j.t, "joined", from, rule, EIN__INNER);
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, j.back, (int)j.t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.inner);
+    if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.place);
 }
 /* ---- rule_single.c ---- */
 // Sums of one term. A factor that is read along an axis of one element, zeros around it, is not 0
@@ -28069,7 +28095,7 @@ static void ein__rule_single(ein__deriver *z, int from) {
     ein__scope s = *ein__sc_get(z->ctx, d.sc);
     bool any = false;
     while (ein__fix_one(z->ctx, &s)) any = true;
-    if (any) ein__add_def(z, d.cls, &s, from, "sums of one term", d.inner);
+    if (any) ein__add_def(z, d.cls, &s, from, "sums of one term", d.place);
 }
 /* ---- rule_pad.c ---- */
 // Channels padded: tensor cores load those of a pixel 16 bytes at a time, so a convolution with
@@ -28141,7 +28167,7 @@ static void ein__rule_pad(ein__deriver *z, int from) {
     uint32_t dim = 0;
     ein__conv_form f;
     ein__dense_result(s, out);
-    if (d.inner == EIN__FORMED || !ein__find_conv(ctx, s, out, &f)) return;
+    if (d.place == EIN__FORMED || !ein__find_conv(ctx, s, out, &f)) return;
     int slot = ein__channel_slot(ctx, &f, &dim);
     int64_t step = ein__channel_step(f.c.math), n = ein__ceil(f.c.c, step) * step;
     if (slot < 0 || n == f.c.c || !ctx->value[f.c.w.i].weight_only) return;
@@ -28240,7 +28266,7 @@ static bool ein__in_window(ein_ctx *ctx, const ein__scope *s, const ein__expr *c
 static bool ein__may_fall_apart(ein__deriver *z, int from, const ein__expr **read) {
     const ein__def d = z->def[from];
     double alpha;
-    return !d.inner && !d.depth &&
+    return !d.place && !d.depth &&
            ein__two_factors(z->ctx, ein__sc_get(z->ctx, d.sc), read, &alpha);
 }
 
@@ -28249,7 +28275,7 @@ static void ein__add_sum(ein__deriver *z, int from, ein__ex sum) {
     const ein__scope *s = ein__sc_get(z->ctx, d.sc);
     ein__scope t = {.reduce = EIN__R_NONE, .nt = s->nt, .body = sum};
     memcpy(t.n, s->n, s->nt * sizeof *t.n);
-    if (sum.i) ein__add_def(z, d.cls, &t, from, "expression splitting", d.inner);
+    if (sum.i) ein__add_def(z, d.cls, &t, from, "expression splitting", d.place);
 }
 
 // sum(r in 0:n) = sum(r in 0:a) + sum(r in a:n)
@@ -28337,7 +28363,7 @@ static void ein__rule_tighten_problem(ein__deriver *z, int from) {
         !ein__over_places(ctx, s, at, &w))
         return;
     if (!memcmp(at, all, s->nt * sizeof *at)) {
-        ein__add_def(z, d.cls, &w.s, from, "boundary tightening", d.inner);
+        ein__add_def(z, d.cls, &w.s, from, "boundary tightening", d.place);
         return;
     }
     ein__val v = ein__class_of(z, &w.s, "tight", from, "boundary tightening", EIN__WHOLE);
@@ -28566,7 +28592,7 @@ static void ein__rule_digits(ein__deriver *z, int from) {
     int64_t tried[8];
     int ntried = 0;
     double alpha;
-    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
+    if (d.place || d.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++) {
             const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
@@ -28586,14 +28612,14 @@ static void ein__rule_digits(ein__deriver *z, int from) {
                 if (alpha != 1)
                     g.t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), g.t.body);
                 if (!(g.unit & ((1u << s->nt) - 1))) {
-                    ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
+                    ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.place);
                     continue;
                 }
                 ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", EIN__INNER);
                 ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
                 memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
                 copy.body = v.i ? ein__ex_read(ctx, v, 0, g.back, (int)g.t.nt) : (ein__ex){0};
-                if (copy.body.i) ein__add_def(z, d.cls, &copy, from, "digit re-layout", d.inner);
+                if (copy.body.i) ein__add_def(z, d.cls, &copy, from, "digit re-layout", d.place);
             }
         }
 }
@@ -28992,7 +29018,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
     memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, z->back, (int)z->t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, why, old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, why, old.place);
 }
 
 static void ein__point_both(ein__deriver *d, int from, bool own) {
@@ -29001,7 +29027,7 @@ static void ein__point_both(ein__deriver *d, int from, bool own) {
     const ein__scope *s = ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
+    if (old.place || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         ein__points z = {.s = s, .own = own, .x = read[k], .w = read[1 - k]};
         z.in_x = ein__read_slots(ctx, z.x);
@@ -29096,7 +29122,7 @@ static void ein__rule_windows(ein__deriver *d, int from) {
     const ein__scope s = *ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    if (old.place || !ein__two_factors(ctx, &s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         ein__shifts z = {.s = &s, .data = read[k], .filter = read[1 - k]};
         if (!ctx->value[z.filter->val].weight_only || !ein__shift_windows(ctx, &z)) continue;
@@ -29109,7 +29135,7 @@ static void ein__rule_windows(ein__deriver *d, int from) {
         ein__scope copy = {.reduce = EIN__R_NONE, .nt = s.nt};
         memcpy(copy.n, s.n, s.nt * sizeof *copy.n);
         copy.body = v.i ? ein__ex_read(ctx, v, 0, z.back, (int)s.nt) : (ein__ex){0};
-        if (copy.body.i) ein__add_def(d, old.cls, &copy, from, rule, old.inner);
+        if (copy.body.i) ein__add_def(d, old.cls, &copy, from, rule, old.place);
         return;
     }
 }
@@ -29229,7 +29255,7 @@ static void ein__add_blocks(ein__deriver *d, ein__scope *t, ein__ex x, ein__ex w
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, at, (int)t->nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_blocks, old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_blocks, old.place);
 }
 
 // Adds V in blocks of `b` places, with the data as they are and with zeros around them.
@@ -29273,7 +29299,7 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
     const ein__scope s = *ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    if (old.place || !ein__two_factors(ctx, &s, read, &alpha)) return;
     for (int r = 0; r < 2; r++) {
         ein__toeplitz z = {.s = &s, .data = read[r], .filter = read[1 - r]};
         uint32_t of = ein__read_slots(ctx, z.filter) & ~ein__read_slots(ctx, z.data);
@@ -29388,7 +29414,7 @@ static void ein__add_skew(ein__deriver *d, const ein__skew *z, double alpha, int
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s.nt};
     memcpy(copy.n, s.n, s.nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, at, (int)t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_diagonals, old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_diagonals, old.place);
 }
 
 // One band in blocks of several sizes.
@@ -29410,7 +29436,7 @@ static void ein__rule_skew(ein__deriver *d, int from) {
     const ein__scope s = *ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    if (old.place || !ein__two_factors(ctx, &s, read, &alpha)) return;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++) {
             const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
@@ -29804,7 +29830,7 @@ static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
     ein__val m = d.i ? ein__basis_product(z, w, u, d, from, rule) : d;
     ein__scope t;
     if (m.i && ein__basis_result(z, w, m, &t))
-        ein__add_def(z, z->def[from].cls, &t, from, rule, true);
+        ein__add_def(z, z->def[from].cls, &t, from, rule, EIN__INNER);
 }
 
 // A transform's operands are rounded after it, and its result's errors come with the matrices'
@@ -29823,7 +29849,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
     const ein__expr *read[2];
     double alpha;
     if (!ein__basis_is_precise(ctx)) return;
-    if (d.inner >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
+    if (d.place >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         const ein__value *filter = &ctx->value[read[k]->val], *data = &ctx->value[read[1 - k]->val];
@@ -30161,7 +30187,7 @@ EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
         if (found < 0 || (without && ein__rules[found].needed)) {
             ein__error(ctx, EIN_USAGE, (ein__pos){0, 0},
                        found < 0 ? "unknown rule '%.*s'" : "rule '%.*s' cannot be left out",
-                       (int)(n & 63), names);
+                       (int)(n < 60 ? n : 60), names);
             return 0;
         }
         mask |= one << found;
@@ -32367,7 +32393,7 @@ static void ein__explore_from_start(ein__deriver *z) {
     z->stop = EIN_STOP_SATURATED;
     z->first = (uint32_t)arrlen(z->ctx->value);
     arrput(z->cls, z->problem);
-    ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
+    ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, EIN__WHOLE);
 }
 
 static bool ein__explore_cancelled(ein__deriver *z) {
@@ -34114,7 +34140,7 @@ static void ein__split_parts(ein__merger *z, ein__val v) {
     ein__deriver d = ein__deriver_of(ctx, v, (ein__val){0}, (ein__ex){0});
     ein__attempt attempt = ein__try(ctx);
     arrput(d.cls, v);
-    ein__add_def(&d, v, ein__scope_of(ctx, v), -1, NULL, false);
+    ein__add_def(&d, v, ein__scope_of(ctx, v), -1, NULL, EIN__WHOLE);
     ein__rule_split(&d, 0);
     bool ok = ein__tried(ctx, attempt) && !ctx->status;
     for (ptrdiff_t i = 1; ok && i < arrlen(d.def); i++) {
@@ -38323,7 +38349,7 @@ static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
 static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->approach.without = 1u << r;
+    ctx->approach.without = (uint64_t)1 << r;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
@@ -50826,8 +50852,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (!step->sums && r->ns - r->own == 1) ein__kred_bounds(g, r, false);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
-    int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
-    int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
+    int warps = warp ? ein__sharing_warps(r->outputs) : EIN__BLOCK_THREADS / 32;
+    int lanes = warp ? (int)ein__warp_lanes(r->count) : 32;
     l->threads = r->outputs * 32;
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
     int64_t groups = ein__ceil(r->outputs, each);
@@ -50867,6 +50893,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         ein__kcolumn_keys(g, r, keys + n);
         n += EIN__COLUMN_KEYS;
     }
+    EIN_ASSERT(n <= EIN__COUNT(keys));
     ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;
@@ -51166,7 +51193,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
     int last = g->vec_slot;
     ein__kplaces_parts(g, z, step, false);
     if (g->too_wide || g->scattered) return false;
-    int warps = !warp ? EIN__BLOCK_THREADS / 32 : r->outputs >= 4096 ? 4 : 1;
+    int warps = warp ? ein__sharing_warps(r->outputs) : EIN__BLOCK_THREADS / 32;
     int64_t groups = ein__ceil(r->outputs, column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1);
     if (g->overflow || !ein__kshare_grid(g, how, groups, parts, warps * 32, l)) return true;
     ein__buf terms = {0};
@@ -51196,6 +51223,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
         ein__kshare_keys(g, how, parts, keys + n);
         n += EIN__SHARE_KEYS;
     }
+    EIN_ASSERT(n <= EIN__COUNT(keys));
     ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;
@@ -52473,6 +52501,7 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
         keys[n++] = (ein__key){"alone", ein__kalone(g)};
         keys[n++] = (ein__key){"kind", ein__kfunction(g, threads)};
     }
+    EIN_ASSERT(n <= EIN__COUNT(keys));
     ein__kfinish(g, step->out, hint, lines[r->form], keys, n, out, l);
 }
 
@@ -60870,7 +60899,7 @@ static void ein__number_classes(ein__deriver *z) {
 // which is not the cheapest one where the plan is cheaper as a whole without a rule.
 static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
-    uint32_t without = z->ctx->approach.without;
+    uint64_t without = z->ctx->approach.without;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
@@ -61292,7 +61321,6 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
     arrsetlen(ctx->dim_override, at + 1);
     ctx->dim_override[at].name = ein__name(ctx, name);
     ctx->dim_override[at].value = value;
-    ctx->dim_override[at].used = false;
     return ctx->status;
 }
 
@@ -61563,7 +61591,7 @@ static double ein__half_value(uint16_t h, bool bf16) {
     return h & 0x8000 ? -a : a;
 }
 
-// Element i of a seeded source, as LANGUAGE.md defines it: exact, the same everywhere.
+// Element i of a seeded source, as ein.h defines it: exact, the same everywhere.
 static double ein__seeded_value(const ein__tensor *t, ein__skind source, int64_t i) {
     uint64_t z = ein__splitmix((uint64_t)t->seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
     if (source == EIN__S_ZEROS) return 0;
@@ -61637,7 +61665,7 @@ EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data
     return EIN_USAGE;
 }
 
-static bool ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *from,
+static void ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *from,
                               double **data) {
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
         const ein__tensor *t = &ctx->graph.tensor[list[i]];
@@ -61647,7 +61675,6 @@ static bool ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *
         for (int64_t k = 0; k < n; k++) d[k] = ein__load(from[i], t->dtype, k);
         data[ctx->tensor_value[list[i]].i] = d;
     }
-    return true;
 }
 
 // Whether one of the `n` arrays that the caller gives is missing.

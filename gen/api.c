@@ -113,7 +113,6 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
     arrsetlen(ctx->dim_override, at + 1);
     ctx->dim_override[at].name = ein__name(ctx, name);
     ctx->dim_override[at].value = value;
-    ctx->dim_override[at].used = false;
     return ctx->status;
 }
 
@@ -384,7 +383,7 @@ static double ein__half_value(uint16_t h, bool bf16) {
     return h & 0x8000 ? -a : a;
 }
 
-// Element i of a seeded source, as LANGUAGE.md defines it: exact, the same everywhere.
+// Element i of a seeded source, as ein.h defines it: exact, the same everywhere.
 static double ein__seeded_value(const ein__tensor *t, ein__skind source, int64_t i) {
     uint64_t z = ein__splitmix((uint64_t)t->seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
     if (source == EIN__S_ZEROS) return 0;
@@ -458,7 +457,7 @@ EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data
     return EIN_USAGE;
 }
 
-static bool ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *from,
+static void ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *from,
                               double **data) {
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
         const ein__tensor *t = &ctx->graph.tensor[list[i]];
@@ -468,7 +467,6 @@ static bool ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *
         for (int64_t k = 0; k < n; k++) d[k] = ein__load(from[i], t->dtype, k);
         data[ctx->tensor_value[list[i]].i] = d;
     }
-    return true;
 }
 
 // Whether one of the `n` arrays that the caller gives is missing.

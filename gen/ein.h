@@ -133,7 +133,8 @@
 //
 // LIMITS
 // Rank 10, 16 iterators and 12 subscript terms an expression, 64 operands, 2^40 elements a tensor,
-// 20000 statements after expansion, nesting 200, 64 MB of text. A limit met is a message.
+// 1000 outputs and 1000 blobs; 20000 statements after expansion, nesting 200; 64 MB and 2^20 words
+// of text, names of 1000 bytes, numbers of 60. A limit met is a message.
 //
 // LICENSE: MIT No Attribution
 // Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
@@ -308,6 +309,7 @@ EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_i
 // Shape of any tensor of the model; used by importers that fold shape computations.
 EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_t dims[10]);
 // Writes the values of a seeded weight ('w') or the default test input ('i'), dense row-major.
+// EIN_USAGE, which is not kept: there is no such tensor, or its values are not seeded.
 EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data);
 EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 // Reference interpreter in double: tensors in declaration order and their own dtypes, results as

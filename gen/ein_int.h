@@ -19,6 +19,7 @@
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define EIN__COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
+#define EIN__F32_MAX 3.4028234663852886e38
 #define EIN__MAX_RANK 10     // dimensions of a tensor
 #define EIN__MAX_ITERS 16    // traversal and reduction iterators of one scope
 #define EIN__MAX_TERMS 12    // terms of one index form
@@ -91,7 +92,7 @@ typedef struct ein__ast {
     const char *name;
     double num;
     int64_t inum;
-    bool integral, quoted;
+    bool integral;
     bool floored;  // a value: integers were divided on the way, and a rest was left
     int nkid;
     struct ein__ast **kid;
@@ -402,8 +403,7 @@ typedef struct ein__gemm {
     int64_t batch, m, n, k;
     bool ta, tb;                        // operand stored transposed
     int64_t lda, ldb, ldc, sa, sb, sc;  // leading dimensions, batch strides; elements
-    int64_t oa, ob, oc;                 // offsets from the values' first elements
-    bool swap;                          // result is stored column-major: operands exchanged
+    int64_t oa, ob;                     // offsets from the values' first elements
     uint32_t rows, columns;             // iterators of the result that m and n stand for
     ein__val a, b;
     double alpha;
@@ -506,7 +506,7 @@ typedef enum {
 // measured later is derived as the plan was that was taken.
 typedef struct ein__approach {
     bool rereading;        // what reads a result in another order may read its source
-    uint32_t without;      // bits of rules of search by which nothing may be chosen
+    uint64_t without;      // bits of rules of search by which nothing may be chosen
     bool nesting;          // concatenations begin with others (nest.c)
     ein__apartness apart;  // whether dimensions are taken apart
     bool entire;           // what nothing reads is computed too, as others may share it
@@ -599,7 +599,6 @@ struct ein_ctx {
     struct {
         const char *name;
         int64_t value;
-        bool used;
     } * dim_override;        // stb_ds array
     ein__table names;        // interned strings
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)

@@ -565,7 +565,7 @@ static sides gemm_sides(ein_ctx *ctx, ein__val v, const ein__gemm *g) {
     int64_t b[] = {g->sb, 0, g->tb ? g->ldb : 1, g->tb ? 1 : g->ldb};
     return call_sides(ctx, v, &t, flat_read(ctx, g->a, linear(ctx, &t, g->oa, a)),
                       flat_read(ctx, g->b, linear(ctx, &t, g->ob, b)), g->alpha,
-                      (int64_t[]){g->sc, g->ldc, 1}, g->oc);
+                      (int64_t[]){g->sc, g->ldc, 1}, 0);
 }
 
 // The filter as a value in the library's order, as ein__prepare has it made.

@@ -81,6 +81,11 @@ static bool ein__is_gemm_key(const char *key) { return !strncmp(key, "gemm ", 5)
 
 static bool ein__is_kernel_key(const char *key) { return !strncmp(key, "kernel ", 7); }
 
+static bool ein__is_cost_key(const char *key) {
+    return ein__is_conv_key(key) || ein__is_gemm_key(key) || ein__is_kernel_key(key) ||
+           !strncmp(key, "grouped ", 8);
+}
+
 // What may follow ` algo=`: one of cuDNN's numbers, `lt:` and nine numbers of cublasLt, or the tile
 // of a product of our own.
 static bool ein__is_algorithm(const char *key, const char *s) {
@@ -197,8 +202,12 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
     const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
+    if (!z->failed && !ein__is_cost_key(r->key))
+        fault = "a key begins with conv, conv_data, gemm, grouped or kernel";
     if (fault) ein__cost_error(z, at, fault);
+    at = z->s;
     r->ps = ein__cost_count(z, true, "picoseconds are needed here, at most 18 digits");
+    if (!r->ps) ein__cost_error(z, at, "nothing takes 0 picoseconds");
     r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";

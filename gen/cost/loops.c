@@ -192,10 +192,9 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
         int64_t apart = ein__times(bytes, shared ? WARP : OUTPUTS * WARP);
         if (step > 1) lines += ein__least(ein__ceil(apart, LINE), WARP);
     }
-    // An SM's FP32 units make two operations each of a cycle's 128.
     int64_t terms = ein__bounded(ctx, s, ein__extent_of(s, ~0u));
     int64_t cycles = ein__muldiv(terms, lines, WARP * LINES);
-    return ein__muldiv(cycles, 256 * 1000, g->fp32);
+    return ein__muldiv(cycles, 2 * ein__sm_lanes(g) * 1000, g->fp32);
 }
 
 // Whether threads share the terms of a result, so that each works out from one number where its
@@ -209,7 +208,7 @@ static int64_t ein__sharing_threads(ein_ctx *ctx, const ein__scope *s, bool term
     if (e && ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return EIN__COLUMN_THREADS;
     if (!many && outputs <= EIN__BLOCK_OUTPUTS && count >= EIN__BLOCK_TERMS)
         return EIN__BLOCK_THREADS;
-    return ein__least(32, ein__most(count / 8 * 8, 8));
+    return ein__warp_lanes(count);
 }
 
 // Whether reduction iterator `i` goes on where the one behind it ends in every read, so that one
@@ -324,15 +323,14 @@ static int64_t ein__block_elements(ein_ctx *ctx, const ein__scope *s, const ein_
 // What the blocks of a reduction fetch from the L2 cache, each for itself unless an SM's own cache
 // keeps an operand for all of its blocks.
 static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
-    enum { KEPT = 128 << 10, WARPS = 4096 };  // bytes; results from which a block has four warps
+    enum { KEPT = 128 << 10 };  // bytes
     const ein__gpu *g = ein__gpu_of(ctx);
     const ein__scope *s = k->s[0];
     int64_t outputs = ein__results_of(ctx, s), lanes = ein__sharing_threads(ctx, s, terms);
     int64_t each = !lanes                                   ? EIN__BLOCK_THREADS
                    : lanes == EIN__COLUMN_THREADS && !terms ? EIN__COLUMN_OUTPUTS
                    : lanes == EIN__BLOCK_THREADS            ? 1
-                   : outputs >= WARPS                       ? 128 / lanes
-                                                            : 32 / lanes;
+                                                 : ein__sharing_warps(outputs) * 32 / lanes;
     int64_t blocks = ein__ceil(outputs, each), busy = ein__least(blocks, g->sms), bytes = 0;
     const int64_t *out = k->s[k->n - 1]->nt == s->nt ? k->out : NULL;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);

@@ -394,7 +394,7 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 
 // Share of the tensor cores' peak, in 1/1000, that mma.sync reaches in our tiles, assumed at 0.7 of
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
-// library's before (reference, section 7). What warpgroups do by wgmma is measured on an H200.
+// library's before. What warpgroups do by wgmma is measured on an H200.
 static int64_t ein__tensor_share(const ein__gpu *g, const ein__product_tile *t) {
     if (t->warpgroups) return 900;
     return g->cc >= 90 ? 480 : 660;
@@ -491,16 +491,20 @@ static int64_t ein__tensor_lines(const ein__product_tile *t) {
     return t->rows + t->cols + EIN__PRODUCT_THREADS / 32 * (t->rm + t->rn) / t->parts;
 }
 
+// What so many bytes to or from the shared memory of an SM take, at 128 a clock.
+static int64_t ein__shared_ps(const ein__gpu *g, int64_t bytes) {
+    return ein__muldiv(bytes, ein__sm_lanes(g) * 1000 * g->sms, 64 * g->fp32);
+}
+
 // What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
-// of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
-// Where an SM has 128 FP32 units that is half a byte for an operation, which is assumed.
+// of one SM, or the words that its warps store to and load from shared memory.
 static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile *t,
                                       int64_t terms) {
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t flop = ein__muldiv(2 * t->rows * t->cols, terms, 1);
     int64_t bytes = ein__muldiv(ein__tensor_lines(t) * ein__math_bytes(t->math), terms, 1);
     int64_t math = ein__muldiv(flop, 1000 * 1000 * g->sms, peak * ein__tensor_share(g, t)),
-            shared = ein__muldiv(bytes, 2 * 1000 * g->sms, g->fp32);
+            shared = ein__shared_ps(g, bytes);
     return math > shared ? math : shared;
 }
 
@@ -544,7 +548,7 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
 // What a tile without tensor cores takes for `waves` of blocks: its share of the peak, of which
 // factors are a part that are loaded four words at a time, the first's terms, the second's columns;
 // other loads, and `rows` instructions of a step; what the groups that share terms leave in shared
-// memory and take from it, 128 bytes a clock (see ein__product_tensor_ps).
+// memory and take from it.
 static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                                      const ein__product_tile *t, int64_t waves, int64_t rows) {
     int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
@@ -554,7 +558,7 @@ static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                    (t->rows * EIN__LOAD_TERMS + t->cols * EIN__LOAD_LINES) * t->terms / 4,
             sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
     int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-    int64_t each = ein__muldiv(sums, 2 * 1000 * g->sms, g->fp32);
+    int64_t each = ein__shared_ps(g, sums);
     if (more > 0 || rows) each += ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps);
     return ps + ein__muldiv(waves, each, 1);
 }

@@ -17,6 +17,11 @@ enum {
     EIN__MEMORY_PS = 600000     // from such a load's issue until it is there from memory; assumed
 };
 
+// Lanes of a warp that share the terms of a result, and warps of a block that has so many of these.
+static int64_t ein__warp_lanes(int64_t terms) { return terms >= 32 ? 32 : terms >= 16 ? 16 : 8; }
+
+static int ein__sharing_warps(int64_t outputs) { return outputs >= 4096 ? 4 : 1; }
+
 // Threads that work on a reduction: those that share the terms of one result, and how many blocks
 // there are while a result, or a group of them, has one; how long a turn of their loops takes.
 typedef struct ein__crowd {

@@ -35,8 +35,8 @@ typedef struct ein__def {
     ein__sc sc;
     int from;  // definition it was made from, -1 for a class's first
     int depth;
-    const char *rule;                        // name of the rule and what it was applied to
-    int inner;                               // ein__place_of_class
+    const char *rule;  // name of the rule and what it was applied to
+    ein__place_of_class place;
     int by;                                  // ein__rule_id of that, -1 for a class's first
     uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
     int64_t step_ps;  // cost of its step where no map is fused, and 1 ps; 0: not known
@@ -88,7 +88,7 @@ static void ein__stopped(ein__deriver *z, ein_stop why) {
 }
 
 static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int from,
-                         const char *rule, int inner) {
+                         const char *rule, ein__place_of_class place) {
     const ein_desc *limit = &z->ctx->desc;
     ein__sc sc = ein__sc_make(z->ctx, s);
     if (!sc.i) return false;
@@ -102,7 +102,7 @@ static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
-    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner, .by = -1};
+    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .place = place, .by = -1};
     if (from >= 0) d.depth = z->def[from].depth + 1;
     arrput(z->def, d);
     return true;
@@ -118,7 +118,7 @@ static ptrdiff_t ein__class_at(const ein__deriver *z, ein__val v) {
 
 // The class whose definition is `s`, made when there is none.
 static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *suffix, int from,
-                              const char *rule, int inner) {
+                              const char *rule, ein__place_of_class place) {
     ein_ctx *ctx = z->ctx;
     const ein__value base = ctx->value[z->problem.i];
     ein__shape shape = {.rank = (int)s->nt};
@@ -131,7 +131,7 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
     if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
     ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", base.name, suffix), EIN__V_SCOPE,
                               base.tensor, sc, &shape, EIN__F32, base.node);
-    if (!ein__add_def(z, v, s, from, rule, inner)) return (ein__val){0};
+    if (!ein__add_def(z, v, s, from, rule, place)) return (ein__val){0};
     arrput(z->cls, v);
     return v;
 }

@@ -228,7 +228,7 @@ static int ein__def_distance(ein__deriver *z, int def, ein__target to) {
 // Converging derivation goes towards an operator that re-layouts can reach and that is not matched
 // yet; what was formed for a call needs nothing.
 static bool ein__may_converge(ein__deriver *z, int def, ein__target to) {
-    if (z->def[def].inner == EIN__FORMED) return false;
+    if (z->def[def].place == EIN__FORMED) return false;
     int far = ein__def_distance(z, def, to);
     return far > 0 && far < EIN__FAR;
 }

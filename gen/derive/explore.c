@@ -45,7 +45,7 @@ static void ein__explore_from_start(ein__deriver *z) {
     z->stop = EIN_STOP_SATURATED;
     z->first = (uint32_t)arrlen(z->ctx->value);
     arrput(z->cls, z->problem);
-    ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, false);
+    ein__add_def(z, z->problem, ein__scope_of(z->ctx, z->problem), -1, NULL, EIN__WHOLE);
 }
 
 static bool ein__explore_cancelled(ein__deriver *z) {

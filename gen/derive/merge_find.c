@@ -234,7 +234,7 @@ static void ein__split_parts(ein__merger *z, ein__val v) {
     ein__deriver d = ein__deriver_of(ctx, v, (ein__val){0}, (ein__ex){0});
     ein__attempt attempt = ein__try(ctx);
     arrput(d.cls, v);
-    ein__add_def(&d, v, ein__scope_of(ctx, v), -1, NULL, false);
+    ein__add_def(&d, v, ein__scope_of(ctx, v), -1, NULL, EIN__WHOLE);
     ein__rule_split(&d, 0);
     bool ok = ein__tried(ctx, attempt) && !ctx->status;
     for (ptrdiff_t i = 1; ok && i < arrlen(d.def); i++) {

@@ -378,7 +378,7 @@ static void ein__basis_change(ein__deriver *z, ein__slidings *w, int from) {
     ein__val m = d.i ? ein__basis_product(z, w, u, d, from, rule) : d;
     ein__scope t;
     if (m.i && ein__basis_result(z, w, m, &t))
-        ein__add_def(z, z->def[from].cls, &t, from, rule, true);
+        ein__add_def(z, z->def[from].cls, &t, from, rule, EIN__INNER);
 }
 
 // A transform's operands are rounded after it, and its result's errors come with the matrices'
@@ -397,7 +397,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
     const ein__expr *read[2];
     double alpha;
     if (!ein__basis_is_precise(ctx)) return;
-    if (d.inner >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
+    if (d.place >= EIN__HALF || ctx->value[d.cls.i].dtype != EIN__F32) return;
     if (!ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         const ein__value *filter = &ctx->value[read[k]->val], *data = &ctx->value[read[1 - k]->val];

@@ -220,7 +220,7 @@ static void ein__rule_digits(ein__deriver *z, int from) {
     int64_t tried[8];
     int ntried = 0;
     double alpha;
-    if (d.inner || d.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
+    if (d.place || d.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++) {
             const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);
@@ -240,14 +240,14 @@ static void ein__rule_digits(ein__deriver *z, int from) {
                 if (alpha != 1)
                     g.t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), g.t.body);
                 if (!(g.unit & ((1u << s->nt) - 1))) {
-                    ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.inner);
+                    ein__add_def(z, d.cls, &g.t, from, "digit re-layout", d.place);
                     continue;
                 }
                 ein__val v = ein__class_of(z, &g.t, "phases", from, "digit re-layout", EIN__INNER);
                 ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
                 memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
                 copy.body = v.i ? ein__ex_read(ctx, v, 0, g.back, (int)g.t.nt) : (ein__ex){0};
-                if (copy.body.i) ein__add_def(z, d.cls, &copy, from, "digit re-layout", d.inner);
+                if (copy.body.i) ein__add_def(z, d.cls, &copy, from, "digit re-layout", d.place);
             }
         }
 }

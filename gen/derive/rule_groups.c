@@ -105,12 +105,12 @@ static void ein__rule_groups(ein__deriver *z, int from) {
     j.t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
     if (!j.t.body.i) return;
     if (j.t.nt == s->nt) {
-        ein__add_def(z, d.cls, &j.t, from, rule, true);
+        ein__add_def(z, d.cls, &j.t, from, rule, EIN__INNER);
         return;
     }
     ein__val v = ein__class_of(z, &j.t, "joined", from, rule, EIN__INNER);
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, j.back, (int)j.t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.inner);
+    if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.place);
 }

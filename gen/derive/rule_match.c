@@ -58,7 +58,7 @@ static void ein__rule_match_gemm(ein__deriver *z, int from) {
         t.body = ein__ex_binary(ctx, EIN__MUL, x[0], x[1]);
         if (alpha != 1) t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), t.body);
         if (!t.body.i || !ein__best_gemm(ctx, &t, free, &g, NULL)) continue;
-        ein__add_def(z, d.cls, &t, from, "operand re-laid", d.inner);
+        ein__add_def(z, d.cls, &t, from, "operand re-laid", d.place);
     }
 }
 
@@ -288,7 +288,7 @@ static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alph
         ix[k] = ein__ix_iter(ctx, (uint32_t)z->slot[k], s->n[z->slot[k]]);
     }
     if (same) {
-        ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.inner);
+        ein__add_def(d, def.cls, &z->t, from, ein__in_conv_order, def.place);
         return;
     }
     ein__val v = ein__class_of(d, &z->t, "conv", from, ein__in_conv_order, EIN__FORMED);
@@ -297,7 +297,7 @@ static void ein__add_ordered(ein__deriver *d, const ein__ordered *z, double alph
     copy.body = v.i ? ein__ex_read(ctx, v, 0, ix, (int)z->t.nt) : (ein__ex){0};
     if (copy.body.i && alpha != 1)
         copy.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), copy.body);
-    if (copy.body.i) ein__add_def(d, def.cls, &copy, from, ein__in_conv_order, def.inner);
+    if (copy.body.i) ein__add_def(d, def.cls, &copy, from, ein__in_conv_order, def.place);
 }
 
 // One choice of data and filter. False: it gives no convolution.

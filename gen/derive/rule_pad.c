@@ -67,7 +67,7 @@ static void ein__rule_pad(ein__deriver *z, int from) {
     uint32_t dim = 0;
     ein__conv_form f;
     ein__dense_result(s, out);
-    if (d.inner == EIN__FORMED || !ein__find_conv(ctx, s, out, &f)) return;
+    if (d.place == EIN__FORMED || !ein__find_conv(ctx, s, out, &f)) return;
     int slot = ein__channel_slot(ctx, &f, &dim);
     int64_t step = ein__channel_step(f.c.math), n = ein__ceil(f.c.c, step) * step;
     if (slot < 0 || n == f.c.c || !ctx->value[f.c.w.i].weight_only) return;

@@ -83,7 +83,7 @@ static bool ein__in_window(ein_ctx *ctx, const ein__scope *s, const ein__expr *c
 static bool ein__may_fall_apart(ein__deriver *z, int from, const ein__expr **read) {
     const ein__def d = z->def[from];
     double alpha;
-    return !d.inner && !d.depth &&
+    return !d.place && !d.depth &&
            ein__two_factors(z->ctx, ein__sc_get(z->ctx, d.sc), read, &alpha);
 }
 
@@ -92,7 +92,7 @@ static void ein__add_sum(ein__deriver *z, int from, ein__ex sum) {
     const ein__scope *s = ein__sc_get(z->ctx, d.sc);
     ein__scope t = {.reduce = EIN__R_NONE, .nt = s->nt, .body = sum};
     memcpy(t.n, s->n, s->nt * sizeof *t.n);
-    if (sum.i) ein__add_def(z, d.cls, &t, from, "expression splitting", d.inner);
+    if (sum.i) ein__add_def(z, d.cls, &t, from, "expression splitting", d.place);
 }
 
 // sum(r in 0:n) = sum(r in 0:a) + sum(r in a:n)
@@ -180,7 +180,7 @@ static void ein__rule_tighten_problem(ein__deriver *z, int from) {
         !ein__over_places(ctx, s, at, &w))
         return;
     if (!memcmp(at, all, s->nt * sizeof *at)) {
-        ein__add_def(z, d.cls, &w.s, from, "boundary tightening", d.inner);
+        ein__add_def(z, d.cls, &w.s, from, "boundary tightening", d.place);
         return;
     }
     ein__val v = ein__class_of(z, &w.s, "tight", from, "boundary tightening", EIN__WHOLE);

@@ -392,7 +392,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
     memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, z->back, (int)z->t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, why, old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, why, old.place);
 }
 
 static void ein__point_both(ein__deriver *d, int from, bool own) {
@@ -401,7 +401,7 @@ static void ein__point_both(ein__deriver *d, int from, bool own) {
     const ein__scope *s = ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
+    if (old.place || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         ein__points z = {.s = s, .own = own, .x = read[k], .w = read[1 - k]};
         z.in_x = ein__read_slots(ctx, z.x);

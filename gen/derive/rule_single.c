@@ -57,5 +57,5 @@ static void ein__rule_single(ein__deriver *z, int from) {
     ein__scope s = *ein__sc_get(z->ctx, d.sc);
     bool any = false;
     while (ein__fix_one(z->ctx, &s)) any = true;
-    if (any) ein__add_def(z, d.cls, &s, from, "sums of one term", d.inner);
+    if (any) ein__add_def(z, d.cls, &s, from, "sums of one term", d.place);
 }

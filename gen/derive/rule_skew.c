@@ -90,7 +90,7 @@ static void ein__add_skew(ein__deriver *d, const ein__skew *z, double alpha, int
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s.nt};
     memcpy(copy.n, s.n, s.nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, at, (int)t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_diagonals, old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_diagonals, old.place);
 }
 
 // One band in blocks of several sizes.
@@ -112,7 +112,7 @@ static void ein__rule_skew(ein__deriver *d, int from) {
     const ein__scope s = *ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    if (old.place || !ein__two_factors(ctx, &s, read, &alpha)) return;
     for (int r = 0; r < 2; r++)
         for (uint32_t k = 0; k < read[r]->nix; k++) {
             const ein__index *f = ein__ix_get(ctx, read[r]->ix[k]);

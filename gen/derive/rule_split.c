@@ -133,7 +133,7 @@ static void ein__rule_split(ein__deriver *z, int from) {
     const ein__scope *s = ein__sc_get(ctx, d.sc);
     const ein__expr *read[2];
     double alpha;
-    if (d.inner || s->ns < 2 || s->ns > EIN__MAX_SPLIT || !ein__two_factors(ctx, s, read, &alpha))
+    if (d.place || s->ns < 2 || s->ns > EIN__MAX_SPLIT || !ein__two_factors(ctx, s, read, &alpha))
         return;
     for (uint32_t sub = 1; sub + 1 < 1u << s->ns; sub++) {
         uint32_t inner = sub << s->nt;
@@ -160,11 +160,11 @@ static void ein__rule_split(ein__deriver *z, int from) {
             if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
             ein__scope t;
             if (!ein__without_sums(ctx, s, inner, body, &t)) continue;
-            ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+            ein__add_def(z, d.cls, &t, from, "summation splitting", d.place);
             ein__scope dense;
             if (ein__without_gaps(ctx, &t, &dense))
                 ein__add_def(z, d.cls, &dense, from, "summation splitting, one-point rule",
-                             d.inner);
+                             d.place);
         }
         arrfree(in);
     }

@@ -200,13 +200,13 @@ static void ein__split_taps(ein__deriver *z, const ein__conv_form *f, ein__block
     if (now / EIN__MAX_TAP_GROWTH > had) return;
     ein__val part = ein__block_conv(z, f, b, from, rule);
     if (part.i && ein__offset_add(ctx, f, b, part, &t))
-        ein__add_def(z, d.cls, &t, from, "summation splitting by digits", d.inner);
+        ein__add_def(z, d.cls, &t, from, "summation splitting by digits", d.place);
 }
 
 // The inner half of a split stays whole. What was only put in order is as good as what it came
 // from.
 static bool ein__may_split_taps(const ein__deriver *z, const ein__def *d) {
-    return !d->inner || (d->rule == ein__in_conv_order && d->from >= 0 && !z->def[d->from].inner);
+    return !d->place || (d->rule == ein__in_conv_order && d->from >= 0 && !z->def[d->from].place);
 }
 
 // Every way to split the windows of a convolution into blocks; an axis may stay whole. Blocks that

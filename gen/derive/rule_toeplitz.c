@@ -113,7 +113,7 @@ static void ein__add_blocks(ein__deriver *d, ein__scope *t, ein__ex x, ein__ex w
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = s->nt};
     memcpy(copy.n, s->n, s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, at, (int)t->nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_blocks, old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, ein__in_blocks, old.place);
 }
 
 // Adds V in blocks of `b` places, with the data as they are and with zeros around them.
@@ -157,7 +157,7 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
     const ein__scope s = *ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    if (old.place || !ein__two_factors(ctx, &s, read, &alpha)) return;
     for (int r = 0; r < 2; r++) {
         ein__toeplitz z = {.s = &s, .data = read[r], .filter = read[1 - r]};
         uint32_t of = ein__read_slots(ctx, z.filter) & ~ein__read_slots(ctx, z.data);

@@ -78,7 +78,7 @@ static void ein__rule_windows(ein__deriver *d, int from) {
     const ein__scope s = *ein__sc_get(ctx, old.sc);
     const ein__expr *read[2];
     double alpha;
-    if (old.inner || !ein__two_factors(ctx, &s, read, &alpha)) return;
+    if (old.place || !ein__two_factors(ctx, &s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
         ein__shifts z = {.s = &s, .data = read[k], .filter = read[1 - k]};
         if (!ctx->value[z.filter->val].weight_only || !ein__shift_windows(ctx, &z)) continue;
@@ -91,7 +91,7 @@ static void ein__rule_windows(ein__deriver *d, int from) {
         ein__scope copy = {.reduce = EIN__R_NONE, .nt = s.nt};
         memcpy(copy.n, s.n, s.nt * sizeof *copy.n);
         copy.body = v.i ? ein__ex_read(ctx, v, 0, z.back, (int)s.nt) : (ein__ex){0};
-        if (copy.body.i) ein__add_def(d, old.cls, &copy, from, rule, old.inner);
+        if (copy.body.i) ein__add_def(d, old.cls, &copy, from, rule, old.place);
         return;
     }
 }

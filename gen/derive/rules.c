@@ -175,7 +175,7 @@ EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
         if (found < 0 || (without && ein__rules[found].needed)) {
             ein__error(ctx, EIN_USAGE, (ein__pos){0, 0},
                        found < 0 ? "unknown rule '%.*s'" : "rule '%.*s' cannot be left out",
-                       (int)(n & 63), names);
+                       (int)(n < 60 ? n : 60), names);
             return 0;
         }
         mask |= one << found;

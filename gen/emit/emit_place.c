@@ -107,7 +107,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
     int last = g->vec_slot;
     ein__kplaces_parts(g, z, step, false);
     if (g->too_wide || g->scattered) return false;
-    int warps = !warp ? EIN__BLOCK_THREADS / 32 : r->outputs >= 4096 ? 4 : 1;
+    int warps = warp ? ein__sharing_warps(r->outputs) : EIN__BLOCK_THREADS / 32;
     int64_t groups = ein__ceil(r->outputs, column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1);
     if (g->overflow || !ein__kshare_grid(g, how, groups, parts, warps * 32, l)) return true;
     ein__buf terms = {0};
@@ -137,6 +137,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
         ein__kshare_keys(g, how, parts, keys + n);
         n += EIN__SHARE_KEYS;
     }
+    EIN_ASSERT(n <= EIN__COUNT(keys));
     ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;

@@ -295,8 +295,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (!step->sums && r->ns - r->own == 1) ein__kred_bounds(g, r, false);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
-    int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
-    int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
+    int warps = warp ? ein__sharing_warps(r->outputs) : EIN__BLOCK_THREADS / 32;
+    int lanes = warp ? (int)ein__warp_lanes(r->count) : 32;
     l->threads = r->outputs * 32;
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
     int64_t groups = ein__ceil(r->outputs, each);
@@ -336,6 +336,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         ein__kcolumn_keys(g, r, keys + n);
         n += EIN__COLUMN_KEYS;
     }
+    EIN_ASSERT(n <= EIN__COUNT(keys));
     ein__kfinish(g, r->out, hint, lines[how], keys, n, out, l);
     ein__buf_free(&terms);
     return true;

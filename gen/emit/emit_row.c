@@ -354,6 +354,7 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
         keys[n++] = (ein__key){"alone", ein__kalone(g)};
         keys[n++] = (ein__key){"kind", ein__kfunction(g, threads)};
     }
+    EIN_ASSERT(n <= EIN__COUNT(keys));
     ein__kfinish(g, step->out, hint, lines[r->form], keys, n, out, l);
 }
 

@@ -74,7 +74,7 @@ static void ein__number_classes(ein__deriver *z) {
 // which is not the cheapest one where the plan is cheaper as a whole without a rule.
 static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
-    uint32_t without = z->ctx->approach.without;
+    uint64_t without = z->ctx->approach.without;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);

@@ -379,8 +379,16 @@ static ein__ast *ein__eq_gather(ein__eq_copy *c, const ein__ast *a) {
     return copy;
 }
 
+// Whether f32, in which programs compute, has a finite number like `v`, or `v` is infinite.
+static bool ein__eq_number(ein__eq_copy *c, ein__pos pos, double v) {
+    if (isfinite((float)v) || isinf(v)) return true;
+    ein__error(c->x->ctx, EIN_BAD_INPUT, pos, "a number beyond f32's range");
+    return false;
+}
+
 static ein__ast *ein__eq_expr(ein__eq_copy *c, const ein__ast *a) {
     ein_ctx *ctx = c->x->ctx;
+    if (a->kind == EIN__A_NUM && !ein__eq_number(c, a->pos, a->num)) return NULL;
     ptrdiff_t scope = arrlen(c->index);
     if (a->kind == EIN__A_READ && !ein__eq_use(c, a->name, a->pos)) return NULL;
     bool subscripts = a->kind == EIN__A_READ || a->kind == EIN__A_GUARD || a->kind == EIN__A_IDX;
@@ -428,7 +436,7 @@ static bool ein__eq_pad(ein__eq_copy *c, const ein__ast *a, ein__padval *pad) {
         return false;
     }
     pad->value = value->num;
-    return true;
+    return ein__eq_number(c, a->pos, value->num);
 }
 
 // A tensor that is read by two names has one padding.

@@ -206,7 +206,7 @@ static bool ein__env_eval_dims(ein__env *env, const ein__dim_def *def, bool smal
         bool given = false;
         for (ptrdiff_t k = 0; k < arrlen(ctx->dim_override); k++) {
             if (strcmp(ctx->dim_override[k].name, def[i].name.name)) continue;
-            ctx->dim_override[k].used = given = true;
+            given = true;
             v = ctx->dim_override[k].value;
         }
         bool good = given || ein__env_int(env, a, &v);

@@ -277,7 +277,7 @@ EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
 
 EIN__FN bool ein__op_finite(ein__op *o, const char *name, double *v) {
     if (!ein__op_number(o, name, v)) return false;
-    if (fabs(*v) <= 3.4028234663852886e38) return true;
+    if (fabs(*v) <= EIN__F32_MAX) return true;
     return ein__op_fail(o, name, "%s must be a number in f32's range", name);
 }
 

@@ -107,8 +107,8 @@ static bool ein__op_gelu(ein__op *o) {
 static bool ein__op_clip(ein__op *o) {
     double lo, hi;
     if (!ein__op_number(o, "min", &lo) || !ein__op_number(o, "max", &hi)) return false;
-    bool below = ein__op_given(o, "min") && lo > -3.4e38,
-         above = ein__op_given(o, "max") && hi < 3.4e38;
+    bool below = ein__op_given(o, "min") && (float)lo > (float)-EIN__F32_MAX,
+         above = ein__op_given(o, "max") && (float)hi < (float)EIN__F32_MAX;
     if ((below && !ein__op_finite(o, "min", &lo)) || (above && !ein__op_finite(o, "max", &hi)))
         return false;
     ein__buf b = {0};

@@ -200,7 +200,6 @@ static ein__ast *ein__ast_number(ein__parser *p, const ein__token *t) {
 static ein__ast *ein__ast_word(ein__parser *p, ein__akind kind, const ein__token *t) {
     ein__ast *a = ein__ast_new(p, kind, t->pos);
     a->name = t->text;
-    a->quoted = t->kind == EIN__TOK_STRING;
     return a;
 }
 
@@ -371,14 +370,12 @@ static ein__ast *ein__parse_subscript(ein__parser *p);
 static ein__ast *ein__parse_read(ein__parser *p) {
     ein__ident name = {0};
     if (!ein__parse_name(p, "a tensor's name", &name) || !ein__expect(p, "[")) return NULL;
-    bool quoted = ein__peek(p, -2)->kind == EIN__TOK_STRING;
     ptrdiff_t base = arrlen(p->stack);
     int height;
     if (!ein__parse_list(p, "]", true, EIN__MAX_RANK, "subscripts", ein__parse_subscript, &height))
         return NULL;
     ein__ast *a = ein__ast_new(p, EIN__A_READ, name.pos);
     a->name = name.name;
-    a->quoted = quoted;
     return ein__ast_take(p, a, base, height);
 }
 

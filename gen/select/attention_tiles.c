@@ -407,7 +407,7 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t issued = products + wide + narrow + copies;
     if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
     issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
-    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
+    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = ein__sm_lanes(g);
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
     int64_t answered = 4 * (4 * wide + narrow + t->rm * t->nk / 4 * t->asked);
@@ -429,7 +429,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->most);
     int64_t blocks = ein__attention_blocks(t);
-    int64_t lanes = g->cc == 80 ? 64 : 128;
+    int64_t lanes = ein__sm_lanes(g);
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t turn = ein__attend_cycles(ctx, a, t), query = ein__attention_query(ctx, a, t) / 128;
     int64_t all = ein__plus(ein__times(turn, span), query), clock = 1000 * g->sms * 2 * lanes;
@@ -506,7 +506,7 @@ static bool ein__few_fits(const ein__attention *a, ein__attention_tile *t, int l
 static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
                                   const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->most), log = 0;
+    int64_t lanes = ein__sm_lanes(g), turns = ein__attention_turns(t, t->most), log = 0;
     for (int d = 1; d < t->lanes; d *= 2) log++;
     int64_t each = t->score + EIN__ATTENTION_SCORE;
     int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
