@@ -58,6 +58,10 @@ typedef struct {
 // error, and so are 64 MiB of a device that may be endless.
 bool cli_file_read(const char *path, size_t limit, cli_bytes *bytes, cli_error *error);
 // As cli_file_read for a file that must be regular, without limit.
+// Where `path`, which the file `model` names, lies, symbolic links resolved: in the model's
+// directory or below it.
+typedef enum { CLI_INSIDE, CLI_OUTSIDE, CLI_MISSING } cli_place;
+cli_place cli_file_place(const char *model, const char *path);
 bool cli_file_read_regular(const char *path, cli_bytes *bytes, cli_error *error);
 void cli_file_release(cli_bytes *bytes);
 
@@ -67,7 +71,8 @@ void cli_file_release(cli_bytes *bytes);
 typedef struct cli_sink cli_sink;
 cli_sink *cli_sink_open(const char *path, cli_error *error);
 bool cli_sink_write(cli_sink *sink, const void *data, size_t size);  // a failure is kept
-bool cli_sink_flush(cli_sink *sink, cli_error *error);               // says what failed so far
+bool cli_sink_is_direct(const cli_sink *sink);
+bool cli_sink_flush(cli_sink *sink, cli_error *error);  // says what failed so far
 bool cli_sink_commit(cli_sink *sink, cli_error *error);
 void cli_sink_abort(cli_sink *sink);  // NULL is fine
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error);
@@ -170,9 +175,14 @@ bool cli_safetensors_write(const char *path, const cli_st_tensor *items, size_t 
 typedef bool (*cli_shape_fn)(void *user, const char *text, const char *tensor,
                              int64_t dims[CLI_MAX_RANK], int *rank);
 
-// import MODEL.onnx [-o MODEL.ein] [--weights FILE] [--name NAME] [--dim NAME=N ...]
-// [--const NAME=FILE.npy ...]; argv[0] is "import". Prints messages to stderr, returns the exit
-// code.
-int cli_import(int argc, char **argv, cli_shape_fn shape_of, void *user);
+typedef struct {
+    const char *model;
+    const char *output, *weights, *name;  // or NULL
+    const char *const *dims, *const *consts,
+                                 *const *ends;  // NAME=N, NAME=FILE.npy, tensors; to NULL
+} cli_import_options;
+
+// Writes the model and its weights. Prints messages to stderr, returns the exit code.
+int cli_import(const cli_import_options *given, cli_shape_fn shape_of, void *user);
 
 #endif  // CLI_H

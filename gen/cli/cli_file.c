@@ -242,6 +242,24 @@ static bool read_open_file(int fd, const char *path, size_t limit, cli_bytes *by
     return true;
 }
 
+cli_place cli_file_place(const char *model, const char *path) {
+    const char *slash = strrchr(model, '/');
+    size_t size = slash ? (size_t)(slash - model) + 1 : 0;
+    char *name = cli_alloc(size + 2);
+    snprintf(name, size + 2, "%.*s.", (int)size, model);
+    char *directory = realpath(name, NULL), *real = realpath(path, NULL);
+    cli_place place = CLI_MISSING;
+    if (directory && real) {
+        size_t length = strlen(directory);
+        bool below = !strncmp(real, directory, length) && real[length] == '/';
+        place = below || !strcmp(directory, "/") ? CLI_INSIDE : CLI_OUTSIDE;
+    }
+    free(name);
+    free(directory);
+    free(real);
+    return place;
+}
+
 bool cli_file_read_regular(const char *path, cli_bytes *bytes, cli_error *error) {
     const off_t big = (off_t)1 << 30;
     struct stat info;
@@ -428,6 +446,8 @@ bool cli_sink_write(cli_sink *sink, const void *data, size_t size) {
     }
     return !sink->failure;
 }
+
+bool cli_sink_is_direct(const cli_sink *sink) { return !sink->temporary; }
 
 bool cli_sink_flush(cli_sink *sink, cli_error *error) {
     write_all(sink, sink->buffer, sink->used);

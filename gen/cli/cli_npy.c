@@ -41,7 +41,8 @@ static bool take(header *h, const char *text) {
     return true;
 }
 
-// A quoted word without escapes, as the three keys and every plain type code are.
+// A quoted word without escapes or control characters, as the three keys and every plain type code
+// are.
 static bool take_word(header *h, char *word, size_t size) {
     skip_space(h);
     if (h->at >= h->end || (*h->at != '\'' && *h->at != '"')) {
@@ -49,7 +50,8 @@ static bool take_word(header *h, char *word, size_t size) {
     }
     char quote = *h->at++;
     size_t used = 0;
-    while (h->at < h->end && *h->at != quote && *h->at != '\\' && used + 1 < size) {
+    while (h->at < h->end && *h->at != quote && *h->at != '\\' && (unsigned char)*h->at >= 32 &&
+           used + 1 < size) {
         word[used++] = *h->at++;
     }
     word[used] = 0;

@@ -280,6 +280,25 @@ static bool check_all(const reader *r, cli_safetensors *file) {
     return true;
 }
 
+// Whether brackets nest as deep as a header's, and not much more: jsmn closes one in as many steps
+// as there were open.
+static bool is_shallow(const char *json, size_t length) {
+    enum { DEPTH = 8 };
+    int depth = 0;
+    bool text = false;
+    for (size_t i = 0; i < length && depth <= DEPTH; i++) {
+        char c = json[i];
+        if (text && c == '\\') {
+            i++;
+        } else if (c == '"') {
+            text = !text;
+        } else if (!text) {
+            depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+        }
+    }
+    return depth <= DEPTH;
+}
+
 static bool parse_file(cli_safetensors *file, reader *r) {
     uint64_t length = 0;
     const uint8_t *bytes = file->file.data;
@@ -293,6 +312,9 @@ static bool parse_file(cli_safetensors *file, reader *r) {
     }
     r->json = (const char *)bytes + 8;
     r->room = file->file.size - 8 - length;
+    if (!is_shallow(r->json, (size_t)length)) {
+        return cli_fail(r->error, CLI_BAD_INPUT, "%s: header is nested too deep", r->path);
+    }
     jsmn_parser parser;
     jsmn_init(&parser);
     int count = jsmn_parse(&parser, r->json, (size_t)length, NULL, 0);

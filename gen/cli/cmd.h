@@ -37,7 +37,7 @@ typedef struct {
     int more;                      // ... and this many more that may be given
     const char *summary;           // one line
     const char *detail;            // a paragraph for --help, lines ended, or ""
-    const cmd_option *options[4];  // tables ended by a NULL name; unused places are NULL
+    const cmd_option *options[5];  // tables ended by a NULL name; unused places are NULL
     int (*run)(const cmd_args *args);
 } cmd_command;
 
@@ -48,8 +48,7 @@ typedef struct {
 
 struct cmd_args {
     const cmd_command *command;
-    int argc;  // as the command was called: argv[0] is its name
-    char **argv;
+    char **argv;  // as the command was called: argv[0] is its name
     const char *operand[CMD_OPERANDS];
     int operands;
     cmd_given *given;
@@ -84,6 +83,7 @@ const char *cmd_hint(char *buffer, size_t size, const char *best);
 // ---- models (cmd_model.c) ----
 
 extern const cmd_option cmd_size_options[];  // --dim, --small: taken by cmd_open
+extern const cmd_option cmd_name_options[];  // --prefix, --license: taken by cmd_plan
 extern const cmd_option cmd_plan_options[];  // --gpu, --costs, ...: taken by cmd_plan
 
 // ---- the search (cmd_search.c) ----

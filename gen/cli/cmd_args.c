@@ -235,7 +235,7 @@ static int take(cmd_args *args, int code, int index, const char *word) {
 int cmd_args_parse(cmd_args *args, const cmd_command *command, int argc, char **argv) {
     struct option table[MAX_OPTIONS + 1];
     bool output = false;
-    *args = (cmd_args){.command = command, .argc = argc, .argv = argv};
+    *args = (cmd_args){.command = command, .argv = argv};
     memset(table, 0, sizeof table);
     const cmd_option *option;
     for (int i = 0; i < MAX_OPTIONS && (option = option_at(command, i)); i++) {

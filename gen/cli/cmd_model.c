@@ -11,6 +11,12 @@ const cmd_option cmd_size_options[] = {
     {NULL, NULL, NULL},
 };
 
+const cmd_option cmd_name_options[] = {
+    {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
+    {"license", "SPDX", "license named in the files; default MIT-0"},
+    {NULL, NULL, NULL},
+};
+
 const cmd_option cmd_plan_options[] = {
     {"gpu", "NAME", "plan for this GPU; default h200; 'help' lists them"},
     {"costs", "FILE...", "a table of measured costs"},
@@ -18,8 +24,6 @@ const cmd_option cmd_plan_options[] = {
     {"libs", "NAMES", "libraries that the program may call: all, cublas or none"},
     {"baseline", NULL, "no derivation: one call or kernel per operator"},
     {"branches", "N", "steps side by side in a recorded graph, 1 to 4; default 4"},
-    {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
-    {"license", "SPDX", "license named in the files; default MIT-0"},
     {"math", "MODE", "arithmetic of products: fp32 (default), tf32 or fp16"},
     {"only-math", NULL, "no more exact arithmetic than that, even where it is cheaper"},
     {"inspect", NULL, "keep every value, so that the test program can report errors"},
@@ -115,7 +119,7 @@ static int keep_nodes(const cmd_args *args, ein_ctx *ctx) {
     const char *list;
     int at = 0;
     while ((list = cmd_next(args, "keep-fp32", &at))) {
-        for (const char *s = list; s; s = *s ? s + 1 : NULL) {
+        for (const char *s = list;; s++) {
             size_t n = strcspn(s, ",");
             if (!n || n >= sizeof name) {
                 return cmd_usage(args, "--keep-fp32 needs names of tensors, separated by commas");
@@ -436,20 +440,22 @@ static int render_files(const cmd_args *args, const char *const path[FILES], cmd
     return code;
 }
 
-// Writes those files that have a path: all of them, or none if one cannot be written.
+// Writes those files that have a path: all of them, or none if one cannot be written. What is no
+// regular file, as standard output, comes when all others have been written, but for their names.
 static int write_files(const char *const path[FILES], const cmd_text text[FILES]) {
     cli_sink *sink[FILES] = {NULL};
     cli_error error;
     bool good = true;
     for (int i = 0; good && i < FILES; i++) {
-        if (!path[i]) {
-            continue;
-        }
-        sink[i] = cli_sink_open(path[i], &error);
-        good = sink[i] != NULL;
-        if (good) {
-            cli_sink_write(sink[i], text[i].data ? text[i].data : "", text[i].size);
-            good = cli_sink_flush(sink[i], &error);
+        sink[i] = path[i] ? cli_sink_open(path[i], &error) : NULL;
+        good = !path[i] || sink[i];
+    }
+    for (int direct = 0; direct < 2; direct++) {
+        for (int i = 0; good && i < FILES; i++) {
+            if (sink[i] && cli_sink_is_direct(sink[i]) == (bool)direct) {
+                cli_sink_write(sink[i], text[i].data ? text[i].data : "", text[i].size);
+                good = cli_sink_flush(sink[i], &error);
+            }
         }
     }
     for (int i = 0; i < FILES; i++) {
@@ -737,4 +743,29 @@ static bool shape_of(void *user, const char *text, const char *tensor, int64_t d
     return known;
 }
 
-int cmd_import(const cmd_args *args) { return cli_import(args->argc, args->argv, shape_of, NULL); }
+// The values of an option that may be given several times, NULL behind them.
+static const char **all_of(const cmd_args *args, const char *option) {
+    const char **list = cli_alloc((size_t)(args->count + 1) * sizeof *list);
+    int at = 0, n = 0;
+    while ((list[n] = cmd_next(args, option, &at))) {
+        n++;
+    }
+    return list;
+}
+
+int cmd_import(const cmd_args *args) {
+    const char **dims = all_of(args, "dim"), **consts = all_of(args, "const");
+    const char **ends = all_of(args, "end");
+    cli_import_options given = {.model = args->operand[0],
+                                .output = cmd_get(args, "output"),
+                                .weights = cmd_get(args, "weights"),
+                                .name = cmd_get(args, "name"),
+                                .dims = dims,
+                                .consts = consts,
+                                .ends = ends};
+    int code = cli_import(&given, shape_of, NULL);
+    free(dims);
+    free(consts);
+    free(ends);
+    return code;
+}

@@ -64,21 +64,6 @@ static uint64_t hash_words(uint64_t h, const void *data, size_t size) {
 
 // ---- blobs ----
 
-// A blob statement's path must stay inside the model's directory: models may come from anywhere.
-static bool inside(const char *path) {
-    if (!*path || *path == '/') {
-        return false;
-    }
-    for (const char *s = path; *s;) {
-        size_t length = strcspn(s, "/");
-        if (length == 2 && s[0] == '.' && s[1] == '.') {
-            return false;
-        }
-        s += length + (s[length] == '/');
-    }
-    return true;
-}
-
 static const char *blob_override(const cmd_args *args, const char *name) {
     const char *text;
     int at = 0;
@@ -95,12 +80,14 @@ static int open_blob(cmd_weights *w, blob *b, const char *path) {
     cli_error error;
     const char *given = blob_override(w->args, b->name);
     char shown[300];
-    if (!given && !inside(path)) {
-        fprintf(stderr, "einnet: blob %s: the path '%s' leaves the model's directory; use --blob\n",
+    b->path = cmd_blob_path(w->args, given, path);
+    // Models may come from anywhere.
+    if (!given && cli_file_place(w->args->operand[0], b->path) == CLI_OUTSIDE) {
+        fprintf(stderr,
+                "einnet: blob %s: the file '%s' leads out of the model's directory; use --blob\n",
                 b->name, cli_escape(shown, sizeof shown, path));
         return CLI_BAD_INPUT;
     }
-    b->path = cmd_blob_path(w->args, given, path);
     b->open = cli_safetensors_open(b->path, &b->file, &error);
     return b->open ? CLI_OK : cmd_report(&error);
 }

@@ -26,6 +26,7 @@ static const cmd_option emit_options[] = {
 static const cmd_option check_options[] = {
     {"header", "OUT.h", "compare this file too"},
     {"test", "OUT_test.cu", "compare this file too"},
+    {"form", "N", "as emit has it"},
     NO_OPTION,
 };
 
@@ -98,7 +99,8 @@ static const cmd_command commands[] = {
         .count = 1,
         .summary = "Writes a model as one self-contained CUDA source file",
         .detail = "Nothing is written unless everything could be made.\n",
-        .options = {emit_options, cmd_plan_options, cmd_size_options, cmd_search_options},
+        .options = {emit_options, cmd_name_options, cmd_plan_options, cmd_size_options,
+                    cmd_search_options},
         .run = cmd_emit,
     },
     {
@@ -107,7 +109,8 @@ static const cmd_command commands[] = {
         .count = 2,
         .summary = "Tells whether emitted files are what emit makes now",
         .detail = "Give the options that emit was given. Differences are printed; exit code 1.\n",
-        .options = {check_options, cmd_plan_options, cmd_size_options, cmd_search_options},
+        .options = {check_options, cmd_name_options, cmd_plan_options, cmd_size_options,
+                    cmd_search_options},
         .run = cmd_check,
     },
     {
@@ -200,7 +203,8 @@ static const cmd_command commands[] = {
             "It measures the library calls that planning these models asked for, and kernels\n"
             "of the plans compared, that no table has, and prints rows for one: ./probe >>\n"
             "TABLE. With --help it tells what else it can do.\n",
-        .options = {probe_options, cmd_plan_options, cmd_size_options, cmd_search_options},
+        .options = {probe_options, cmd_name_options, cmd_plan_options, cmd_size_options,
+                    cmd_search_options},
         .run = cmd_probe,
     },
     {
@@ -227,7 +231,7 @@ static void print_overview(FILE *out) {
     fputs(
         "\neinnet COMMAND --help tells more; einnet --version prints the version. '-' as MODEL is\n"
         "standard input. Exit codes: 0 fine, 1 differs, 2 usage, 3 bad input, 4 unsupported\n"
-        "operator, 5 input/output or memory.\n",
+        "operator, 5 input/output, memory, or beyond a limit.\n",
         out);
 }
 

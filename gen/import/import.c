@@ -7,7 +7,6 @@
 #include <limits.h>
 
 #define MODEL_LIMIT ((size_t)INT32_MAX)  // protobuf's own
-#define CONST_HELP "[--dim NAME=N ...] [--const NAME=FILE.npy ...] [--end TENSOR ...]"
 
 typedef struct {
     const char *model, *out, *weights, *name;
@@ -15,11 +14,8 @@ typedef struct {
 
 static int usage(const char *what, const char *value) {
     char shown[120];
-    fprintf(stderr, "einnet import: %s%s\n", what,
+    fprintf(stderr, "einnet import: %s%s\ntry 'einnet import --help'\n", what,
             value ? cli_escape(shown, sizeof shown, value) : "");
-    fprintf(stderr,
-            "usage: einnet import MODEL.onnx [-o MODEL.ein] [--weights FILE.safetensors]\n"
-            "       [--name NAME] " CONST_HELP "\n");
     return CLI_USAGE;
 }
 
@@ -65,66 +61,19 @@ static int add_given(ox *o, const char *text) {
     return CLI_OK;
 }
 
-static int take_option(ox *o, options *p, const char *name, const char *value) {
-    const char **place = NULL;
-    if (!strcmp(name, "-o") || !strcmp(name, "--output")) {
-        place = &p->out;
-    } else if (!strcmp(name, "--weights")) {
-        place = &p->weights;
-    } else if (!strcmp(name, "--name")) {
-        place = &p->name;
-    } else if (!strcmp(name, "--dim")) {
-        return add_pin(o, value);
-    } else if (!strcmp(name, "--end")) {
-        arrput(o->ends, ox_copy(o, value));
-        return CLI_OK;
-    } else {
-        return add_given(o, value);
+// What may be given several times.
+static int take_lists(ox *o, const cli_import_options *given) {
+    int code = CLI_OK;
+    for (int i = 0; !code && given->dims[i]; i++) {
+        code = add_pin(o, given->dims[i]);
     }
-    if (*place) {
-        return usage("given twice: ", name);
+    for (int i = 0; !code && given->consts[i]; i++) {
+        code = add_given(o, given->consts[i]);
     }
-    *place = value;
-    return CLI_OK;
-}
-
-static bool is_option(const char *name) {
-    static const char *const names[] = {"-o",    "--output", "--weights", "--name",
-                                        "--dim", "--const",  "--end"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!strcmp(name, names[i])) {
-            return true;
-        }
+    for (int i = 0; !code && given->ends[i]; i++) {
+        arrput(o->ends, ox_copy(o, given->ends[i]));
     }
-    return false;
-}
-
-// Both `--option value` and `--option=value`.
-static int take_arguments(ox *o, options *p, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i], *value = NULL;
-        if (arg[0] != '-' || !arg[1]) {
-            if (p->model) {
-                return usage("a second model: ", arg);
-            }
-            p->model = arg;
-            continue;
-        }
-        const char *equals = arg[1] == '-' ? strchr(arg, '=') : NULL;
-        const char *name = equals ? ox_format(o, "%.*s", (int)(equals - arg), arg) : arg;
-        if (!is_option(name)) {
-            return usage("unknown option ", name);
-        }
-        value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : NULL;
-        if (!value || !*value) {
-            return usage("no value for ", name);
-        }
-        int code = take_option(o, p, name, value);
-        if (code) {
-            return code;
-        }
-    }
-    return p->model ? CLI_OK : usage("which model?", NULL);
+    return code;
 }
 
 // ---- names of files ----
@@ -332,10 +281,10 @@ static int check_pins(ox *o) {
     return CLI_OK;
 }
 
-static int run(ox *o, int argc, char **argv) {
-    options p = {NULL, NULL, NULL, NULL};
+static int run(ox *o, const cli_import_options *given) {
+    options p = {given->model, given->output, given->weights, given->name};
     cli_bytes file;
-    int code = take_arguments(o, &p, argc, argv);
+    int code = take_lists(o, given);
     code = code ? code : settle_names(o, &p);
     if (code) {
         return code;
@@ -355,12 +304,12 @@ static int run(ox *o, int argc, char **argv) {
     return report(o);
 }
 
-int cli_import(int argc, char **argv, cli_shape_fn shape_of, void *user) {
+int cli_import(const cli_import_options *given, cli_shape_fn shape_of, void *user) {
     ox o;
     memset(&o, 0, sizeof o);
     o.shape_of = shape_of;
     o.user = user;
-    int code = run(&o, argc, argv);
+    int code = run(&o, given);
     ox_free(&o);
     return code;
 }

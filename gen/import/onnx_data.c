@@ -96,25 +96,17 @@ static const cli_bytes *open_data(ox *o, const char *name, const char *location)
     }
     const char *slash = strrchr(o->path, '/');
     int size = slash ? (int)(slash - o->path) + 1 : 0;
-    char *dir = ox_format(o, "%.*s.", size, o->path);
     char *path = ox_format(o, "%.*s%s", size, o->path, location);
     for (ptrdiff_t i = 0; i < arrlen(o->maps); i++) {
         if (!strcmp(o->maps[i].path, path)) {
             return &o->maps[i].bytes;
         }
     }
-    char *real_dir = realpath(dir, NULL);
-    char *real = realpath(path, NULL);
-    size_t length = real_dir ? strlen(real_dir) : 0;
-    bool missing = !real_dir || !real;
-    bool inside = !missing && !strncmp(real, real_dir, length) &&
-                  (real[length] == '/' || !strcmp(real_dir, "/"));
-    free(real_dir);
-    free(real);
-    if (missing) {
+    cli_place place = cli_file_place(o->path, path);
+    if (place == CLI_MISSING) {
         ox_die(o, NULL, "tensor \"%s\": there is no data file \"%s\"", name, shown);
     }
-    if (!inside) {
+    if (place == CLI_OUTSIDE) {
         ox_die(o, NULL, "tensor \"%s\": data file \"%s\" leads out of the model's directory", name,
                shown);
     }

@@ -253,7 +253,23 @@ expect 3 'a blob of another type' "$einnet" eval blob.ein --blob B=other.safeten
 says "other.safetensors: tensor 'k' is f64[2], but 'w' is f32[2]"
 safetensors F8_E4M3 k > other.safetensors
 expect 3 'a blob of a type not known' "$einnet" eval blob.ein --blob B=other.safetensors --out r6
-rm -f blob.weights
+mkdir linked
+ln -s ../b.safetensors linked/b.safetensors
+cp blob.ein linked/m.ein
+expect 3 'a blob by a link out of the directory' "$einnet" pack linked/m.ein -o blob.weights
+says "leads out of the model's directory; use --blob"
+expect 5 'a blob that is not there' "$einnet" eval blob.ein --blob B=no.safetensors --out r6
+# A header of brackets that are all open must not take its length squared.
+awk 'BEGIN {
+    for (i = 0; i < 400000; i++) printf "{\"a\":"
+    printf "1"
+    for (i = 0; i < 400000; i++) printf "}"
+}' > nested
+printf '\001\237\044\0\0\0\0\0' > other.safetensors
+cat nested >> other.safetensors
+[ "$(wc -c < nested)" = 2400001 ] || fail 'the header has another length'
+expect 3 'a blob with a nested header' "$einnet" eval blob.ein --blob B=other.safetensors --out r6
+rm -f blob.weights nested
 for path in /etc/hostname ../m.ein a/../../m.ein ''; do
     printf 'ein 1\nmodel q\nblob B = "%s"\ninput x: f32[2]\nweight w: f32[2] = B "w"\noutput y
 y[i] = x[i] * w[i]\n' "$path" > blob.ein
@@ -265,6 +281,17 @@ expect 3 'a weight without source' "$einnet" pack none.ein -o none.weights
 says "'w'"
 expect 0 'a weight without source is emitted' "$einnet" emit none.ein -o none.cu
 [ -e none.weights ] || [ -e blob.weights ] && fail 'a failed pack writes nothing' || pass
+
+# ---- several files ----
+
+expect 5 'a header that cannot be written' "$einnet" emit m.ein -o - --header no/where/m.h
+[ -s out ] && fail 'a program without its header' || pass
+expect 0 'a form' "$einnet" emit m.ein --form 2 -o form.cu
+expect 0 'a form is checked' "$einnet" check m.ein form.cu --form 2
+expect 2 'names are none of a proof' "$einnet" verify m.ein --prefix q
+printf 'ein 1\nmodel q\ninput x: f32[2]\noutput y\ny[i] = x[i] * 1e39\n' > large.ein
+expect 3 'a number beyond f32' "$einnet" emit large.ein -o -
+says "large.ein:5:15: a number beyond f32's range"
 
 # ---- candidates ----
 
