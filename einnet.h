@@ -49280,7 +49280,8 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
-    if (in) return (ein__ktext){in->text[lane], EIN__NAMED, in->level};
+    // What has no text for this lane is the same in all of them.
+    if (in) return (ein__ktext){in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
     ein__ktext pad = ein__kliteral(g, ein__kbits(x));
     const ein__kname *known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
     if (!known && g->vec > 1) {
