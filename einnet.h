@@ -1001,6 +1001,8 @@ struct ein_ctx {
     bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
     bool unadded;                // no kernel adds two products (addend.c)
+    int64_t least_ps;            // what the cheapest plan so far costs; 0: there is none
+    int64_t tried_ps;            // what the last one costs
     bool reloading;              // products have copies of what they may load (reload.c)
     bool reloads;                // there are such
     bool ends, unended;          // rows that end in one result each: there are some; none are to be
@@ -14454,7 +14456,8 @@ static ein__ex ein__body_now(ein__pass *z, const ein__scope *s) {
 }
 
 // `body` of reduction `s`, which is no contraction, after maps were inlined: the square of a value
-// instead of its product with itself, and the old body where that would multiply different values.
+// instead of its product with itself, and in TF32, which would round its terms' factors, the old
+// body where it would be a product of different values.
 static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *e = ein__ex_get(ctx, body);
@@ -14463,7 +14466,7 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
     if (!ein__is_contraction(ctx, &t)) return body;
     if (e->fn == EIN__MUL && e->kid[0].i == e->kid[1].i)
         return ein__ex_unary(ctx, EIN__SQUARE, e->kid[0]);
-    return ein__body_now(z, s);
+    return ctx->desc.math == EIN_MATH_TF32 ? ein__body_now(z, s) : body;
 }
 
 // Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
@@ -37941,12 +37944,23 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
-    EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
+    EIN__NEAR_GAIN = 10,  // another way to make a plan may gain such a share of what it costs
     EIN__FEW_STEPS = 40
 };
 
 // Whether the plan has so few steps that a look at other plans costs little.
 static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
+
+// Whether another way to make a plan that costs `ps` might make it the cheapest so far, or takes no
+// long time. Kernels are to be measured whatever the estimates are.
+static bool ein__is_worth_it(const ein_ctx *ctx, int64_t ps) {
+    return ctx->desc.probe || ein__few_steps(ctx) || !ctx->least_ps ||
+           ps / EIN__NEAR_GAIN <= ctx->least_ps / (EIN__NEAR_GAIN - 1);
+}
+
+static bool ein__plan_is_worth_it(const ein_ctx *ctx) {
+    return ein__is_worth_it(ctx, ein__plan_cost(&ctx->plan));
+}
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
@@ -38161,13 +38175,14 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 // Makes the plan that was made before, if there is one, the context's again unless the new one is
 // better.
 static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
-    if (!best->root) return;
-    if (!ok || !ein__is_better_plan(ctx, best)) {
+    if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
-    } else {
+    } else if (best->root) {
         ein__pass_plan(ctx, best);
     }
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    if (ctx->plan.root && (!ctx->least_ps || ps < ctx->least_ps)) ctx->least_ps = ps;
 }
 
 // The plan for the derived values under `root`, kernels made one where that is cheaper.
@@ -38184,7 +38199,7 @@ static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->reloads = false;
     if (!ein__build_steps(ctx, root, nroot)) return false;
-    if (!ctx->reloads) return true;
+    if (!ctx->reloads || !ein__plan_is_worth_it(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->reloading, ein__build_steps);
 }
 
@@ -38204,6 +38219,7 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__plan_is_worth_it(ctx)) return true;
     if (!ein__in_the_way(ctx, ein__computes_loads) && !ein__loads_copies(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);
 }
@@ -38214,6 +38230,7 @@ static bool ein__build_sums(ein_ctx *ctx, ein__val *root, int nroot,
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!build(ctx, root, nroot)) return false;
+    if (!ein__plan_is_worth_it(ctx)) return true;
     bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         any |= ein__adds_product(&ctx->plan.step[i]);
@@ -38247,7 +38264,7 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->ends = false;
     if (!build(ctx, root, nroot)) return false;
-    if (!ctx->ends) return true;
+    if (!ctx->ends || !ein__plan_is_worth_it(ctx)) return true;
     ein__step *steps = ctx->plan.step;
     bool ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
     ctx->plan.unended = ctx->plan.step != steps;
@@ -38270,16 +38287,14 @@ static bool ein__plan_copies(ein_ctx *ctx) {
 }
 
 // The same for the derived program, with what is read at numbers of digits (apart.c) as it is or,
-// where that makes a better plan, taken apart. `best`: the plan that it has to beat, if there is
-// one.
-static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ein__plan *best) {
+// where that makes a better plan, taken apart.
+static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->numbers = false;
     if (!ein__build_rows(ctx, root, nroot, ein__build_added)) return false;
-    bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
-                                   ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
-    if (!ctx->numbers || !near || !(ein__few_steps(ctx) || ein__plan_copies(ctx))) return true;
+    if (!ctx->numbers || !ein__plan_is_worth_it(ctx)) return true;
+    if (!ein__few_steps(ctx) && !ein__plan_copies(ctx)) return true;
     ctx->unended = ctx->plan.unended;
     bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
     ctx->unended = false;
@@ -38292,8 +38307,9 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
     ctx->typed = false;
+    ctx->tried_ps = ein__plan_cost(&ctx->plan);
     ctx->plan.merging = merging;
     ctx->plan.approach = ctx->approach;
     ctx->plan.baseline_ps = best.baseline_ps;
@@ -38364,8 +38380,10 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    int64_t tried = ctx->tried_ps;
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
+    if (!ein__is_worth_it(ctx, tried)) return ok;
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
     for (size_t i = 0; i < sizeof rules / sizeof *rules && ok; i++)
         if (ein__plan_uses(ctx, rules[i])) ok = ein__try_without(ctx, root, nroot, rules[i]);
@@ -38650,6 +38668,7 @@ static bool ein__has_math(const ein_ctx *ctx, int m) {
 // planned in that mode alone.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
+    ctx->least_ps = 0;
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;

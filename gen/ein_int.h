@@ -645,6 +645,8 @@ struct ein_ctx {
     bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
     bool unadded;                // no kernel adds two products (addend.c)
+    int64_t least_ps;            // what the cheapest plan so far costs; 0: there is none
+    int64_t tried_ps;            // what the last one costs
     bool reloading;              // products have copies of what they may load (reload.c)
     bool reloads;                // there are such
     bool ends, unended;          // rows that end in one result each: there are some; none are to be

@@ -86,6 +86,12 @@ p = Mul(x, s)
 y = ReduceSum(p; axes=-1)
 """
 
+# A sum of products of two tensors, along another dimension than the last one.
+CORRELATION = """input v: f32[1,64,64,16]
+p = Mul(x, v)
+y = ReduceMean(p; axes=[1])
+"""
+
 # Rows read with another number of dimensions of one element, and where those stand elsewhere.
 FLAT = """q = LayerNormalization(x, w, w; axis=-1)
 y = Reshape(q; shape=[197,64])
@@ -156,6 +162,7 @@ CASES = [
     ("instance", "2,64,28,28", INSTANCE, ["k_row"]),
     ("pooled", "1,64,56,56", POOLED, ["cuDNN.*relu|k_basis|k_product"]),
     ("dot", "8,197,64", DOT, ["k_reduce"]),
+    ("correlation", "1,64,64,16", CORRELATION, ["k_reduce"]),
     ("flat", "1,197,64", FLAT, ["k_row"]),
     ("moved", "1,197,64", MOVED, ["k_row"]),
     ("behind", "1,197,64", BEHIND, ["cublas|k_"]),

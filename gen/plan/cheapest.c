@@ -136,6 +136,7 @@ static bool ein__has_math(const ein_ctx *ctx, int m) {
 // planned in that mode alone.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
+    ctx->least_ps = 0;
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;

@@ -38,12 +38,23 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 enum {
-    EIN__NUMBERS_GAIN = 10,  // numbers of digits may gain such a share of what a plan costs
+    EIN__NEAR_GAIN = 10,  // another way to make a plan may gain such a share of what it costs
     EIN__FEW_STEPS = 40
 };
 
 // Whether the plan has so few steps that a look at other plans costs little.
 static bool ein__few_steps(const ein_ctx *ctx) { return arrlen(ctx->plan.step) <= EIN__FEW_STEPS; }
+
+// Whether another way to make a plan that costs `ps` might make it the cheapest so far, or takes no
+// long time. Kernels are to be measured whatever the estimates are.
+static bool ein__is_worth_it(const ein_ctx *ctx, int64_t ps) {
+    return ctx->desc.probe || ein__few_steps(ctx) || !ctx->least_ps ||
+           ps / EIN__NEAR_GAIN <= ctx->least_ps / (EIN__NEAR_GAIN - 1);
+}
+
+static bool ein__plan_is_worth_it(const ein_ctx *ctx) {
+    return ein__is_worth_it(ctx, ein__plan_cost(&ctx->plan));
+}
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
@@ -258,13 +269,14 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
 // Makes the plan that was made before, if there is one, the context's again unless the new one is
 // better.
 static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
-    if (!best->root) return;
-    if (!ok || !ein__is_better_plan(ctx, best)) {
+    if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
-    } else {
+    } else if (best->root) {
         ein__pass_plan(ctx, best);
     }
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    if (ctx->plan.root && (!ctx->least_ps || ps < ctx->least_ps)) ctx->least_ps = ps;
 }
 
 // The plan for the derived values under `root`, kernels made one where that is cheaper.
@@ -281,7 +293,7 @@ static bool ein__build_reloads(ein_ctx *ctx, ein__val *root, int nroot) {
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->reloads = false;
     if (!ein__build_steps(ctx, root, nroot)) return false;
-    if (!ctx->reloads) return true;
+    if (!ctx->reloads || !ein__plan_is_worth_it(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->reloading, ein__build_steps);
 }
 
@@ -301,6 +313,7 @@ static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!ein__build_reloads(ctx, root, nroot)) return false;
+    if (!ein__plan_is_worth_it(ctx)) return true;
     if (!ein__in_the_way(ctx, ein__computes_loads) && !ein__loads_copies(ctx)) return true;
     return ein__build_again(ctx, other, nroot, &ctx->unloaded, ein__build_steps);
 }
@@ -311,6 +324,7 @@ static bool ein__build_sums(ein_ctx *ctx, ein__val *root, int nroot,
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     if (!build(ctx, root, nroot)) return false;
+    if (!ein__plan_is_worth_it(ctx)) return true;
     bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         any |= ein__adds_product(&ctx->plan.step[i]);
@@ -344,7 +358,7 @@ static bool ein__build_rows(ein_ctx *ctx, ein__val *root, int nroot,
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->ends = false;
     if (!build(ctx, root, nroot)) return false;
-    if (!ctx->ends) return true;
+    if (!ctx->ends || !ein__plan_is_worth_it(ctx)) return true;
     ein__step *steps = ctx->plan.step;
     bool ok = ein__build_again(ctx, other, nroot, &ctx->unended, build);
     ctx->plan.unended = ctx->plan.step != steps;
@@ -367,16 +381,14 @@ static bool ein__plan_copies(ein_ctx *ctx) {
 }
 
 // The same for the derived program, with what is read at numbers of digits (apart.c) as it is or,
-// where that makes a better plan, taken apart. `best`: the plan that it has to beat, if there is
-// one.
-static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot, const ein__plan *best) {
+// where that makes a better plan, taken apart.
+static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(other, root, (size_t)nroot * sizeof *root);
     ctx->numbers = false;
     if (!ein__build_rows(ctx, root, nroot, ein__build_added)) return false;
-    bool near = !best->root || ein__plan_cost(&ctx->plan) / EIN__NUMBERS_GAIN <=
-                                   ein__plan_cost(best) / (EIN__NUMBERS_GAIN - 1);
-    if (!ctx->numbers || !near || !(ein__few_steps(ctx) || ein__plan_copies(ctx))) return true;
+    if (!ctx->numbers || !ein__plan_is_worth_it(ctx)) return true;
+    if (!ein__few_steps(ctx) && !ein__plan_copies(ctx)) return true;
     ctx->unended = ctx->plan.unended;
     bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
     ctx->unended = false;
@@ -389,8 +401,9 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot, &best);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
     ctx->typed = false;
+    ctx->tried_ps = ein__plan_cost(&ctx->plan);
     ctx->plan.merging = merging;
     ctx->plan.approach = ctx->approach;
     ctx->plan.baseline_ps = best.baseline_ps;
@@ -461,8 +474,10 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    int64_t tried = ctx->tried_ps;
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
+    if (!ein__is_worth_it(ctx, tried)) return ok;
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
     for (size_t i = 0; i < sizeof rules / sizeof *rules && ok; i++)
         if (ein__plan_uses(ctx, rules[i])) ok = ein__try_without(ctx, root, nroot, rules[i]);

@@ -339,7 +339,8 @@ static ein__ex ein__body_now(ein__pass *z, const ein__scope *s) {
 }
 
 // `body` of reduction `s`, which is no contraction, after maps were inlined: the square of a value
-// instead of its product with itself, and the old body where that would multiply different values.
+// instead of its product with itself, and in TF32, which would round its terms' factors, the old
+// body where it would be a product of different values.
 static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *e = ein__ex_get(ctx, body);
@@ -348,7 +349,7 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
     if (!ein__is_contraction(ctx, &t)) return body;
     if (e->fn == EIN__MUL && e->kid[0].i == e->kid[1].i)
         return ein__ex_unary(ctx, EIN__SQUARE, e->kid[0]);
-    return ein__body_now(z, s);
+    return ctx->desc.math == EIN_MATH_TF32 ? ein__body_now(z, s) : body;
 }
 
 // Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
