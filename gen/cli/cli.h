@@ -171,8 +171,8 @@ bool cli_safetensors_write(const char *path, const cli_st_tensor *items, size_t 
 // ---- ONNX (onnx*.c) ----
 
 // Shape of `tensor` in the model `text` (complete and NUL-terminated; the tensor is its output).
-// False when it has none.
-typedef bool (*cli_shape_fn)(void *user, const char *text, const char *tensor,
+// False when it has none; why is printed, unless it is `only_tried`.
+typedef bool (*cli_shape_fn)(void *user, const char *text, const char *tensor, bool only_tried,
                              int64_t dims[CLI_MAX_RANK], int *rank);
 
 typedef struct {

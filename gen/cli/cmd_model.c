@@ -727,8 +727,8 @@ int cmd_probe(const cmd_args *args) {
 
 // ---- import ----
 
-static bool shape_of(void *user, const char *text, const char *tensor, int64_t dims[CLI_MAX_RANK],
-                     int *rank) {
+static bool shape_of(void *user, const char *text, const char *tensor, bool only_tried,
+                     int64_t dims[CLI_MAX_RANK], int *rank) {
     (void)user;
     ein_ctx *ctx = ein_open(NULL);
     if (!ctx) {
@@ -736,7 +736,7 @@ static bool shape_of(void *user, const char *text, const char *tensor, int64_t d
     }
     bool known =
         !ein_add_model(ctx, "import", text, strlen(text)) && ein_shape(ctx, tensor, rank, dims);
-    if (!known) {
+    if (!known && !only_tried) {
         fputs(ein_error(ctx), stderr);
     }
     ein_close(ctx);

@@ -251,7 +251,7 @@ static bool ask(ox *o, ox_value *v, int probed, int64_t value, int *rank, int64_
     }
     char *text = ox_text(o, v, probed, value);
     arrput(text, 0);
-    bool good = o->shape_of(o->user, text, v->name, dims, rank);
+    bool good = o->shape_of(o->user, text, v->name, probed >= 0, dims, rank);
     arrfree(text);
     return good && *rank >= 0 && *rank <= CLI_MAX_RANK;
 }
