@@ -30173,6 +30173,8 @@ static int ein__rule_named(const char *name, size_t n) {
     return -1;
 }
 
+enum { EIN__NAME_SHOWN = 60 };  // characters of an unknown rule's name
+
 // The rules that are on. `names`, separated by commas: of the rules of search and of merging just
 // these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
 // context's error for a name that is none, and for one that cannot be left out.
@@ -30190,7 +30192,7 @@ EIN__FN uint64_t ein__rules_named(ein_ctx *ctx, const char *names) {
         if (found < 0 || (without && ein__rules[found].needed)) {
             ein__error(ctx, EIN_USAGE, (ein__pos){0, 0},
                        found < 0 ? "unknown rule '%.*s'" : "rule '%.*s' cannot be left out",
-                       (int)(n < 60 ? n : 60), names);
+                       (int)(n < EIN__NAME_SHOWN ? n : EIN__NAME_SHOWN), names);
             return 0;
         }
         mask |= one << found;

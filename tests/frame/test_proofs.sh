@@ -205,5 +205,5 @@ plan_fault() {
 
 plan_fault 'factors that round' factors prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'
 plan_fault 'a product in the wrong order' deep prepare/turn.c \
-    's/map\[k\] = read->ix\[k\];/map[k] = read->ix[k == 1 || k == 2 ? 3 - k : k];/'
+    's/subst(ctx, e->ix\[k\], own/subst(ctx, e->ix[k == 1 || k == 2 ? 3 - k : k], own/'
 finish
