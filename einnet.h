@@ -783,6 +783,7 @@ typedef struct ein__slice {
 
 enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
 enum { EIN__PART_VALUES = 3 };   // or a part of one
+enum { EIN__ROW_LOADS = 2 };     // maps that a row's kernel computes in front of it
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
@@ -792,8 +793,8 @@ typedef struct ein__step {
     ein__val out;
     int nval;
     ein__val val[EIN__STEP_VALUES];
-    ein__val load[2];   // PRODUCT: maps that its loads compute, or none ...
-    ein__ex loaded[2];  // ... and the factors as they are then
+    ein__val load[2];   // PRODUCT, ROW: maps that its loads compute, or none ...
+    ein__ex loaded[2];  // ... and the factors of a product as they are then
     ein__conv conv;
     ein__gemm gemm;
     int nrow;         // PRODUCT: of the values behind the first, those of its rows (norm.c) ...
@@ -19434,7 +19435,7 @@ typedef struct ein__kernel {
     int n;
     const ein__scope *s[EIN__STEP_VALUES];
     ein__val inner[EIN__STEP_VALUES];
-    ein__val load[2];    // maps that the loads of a product compute
+    ein__val load[2];    // maps that the loads of a product or of rows compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
     bool addend;         // the definition behind a product's is one that is added to it
@@ -20010,9 +20011,11 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
     arrfree(z.seen);
     arrfree(z.of);
-    // It is stored from what is read once more.
+    // It is stored from what is read once more, but for what passes compute in front.
+    int64_t times = k->kind == EIN__K_ROW ? 1 : 2;
     if (k->also.i)
-        w->bytes[EIN__BY_UNIT] = ein__plus(w->bytes[EIN__BY_UNIT], 2 * ein__bytes_of(ctx, k->also));
+        w->bytes[EIN__BY_UNIT] =
+            ein__plus(w->bytes[EIN__BY_UNIT], times * ein__bytes_of(ctx, k->also));
     return elements;
 }
 
@@ -20188,6 +20191,16 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     w->chain_ps = ein__times(ein__times(waves, cut.turns) - 1, EIN__MEMORY_PS);
 }
 
+// Operations of what is computed for an element of a row in front of its first pass, or of every
+// pass where it is too long for registers.
+static int64_t ein__fronts_each(ein_ctx *ctx, const ein__kernel *k, bool halves) {
+    int64_t each = 0;
+    for (int i = 0; i < EIN__ROW_LOADS; i++)
+        if (k->load[i].i)
+            each += ein__operations_for(ctx, ein__scope_of(ctx, k->load[i])->body, 0, halves);
+    return each;
+}
+
 // What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have
 // one processor: its share of the caches, but where an earlier pass has left the row in registers,
 // and its instructions.
@@ -20203,6 +20216,7 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
     if (n <= EIN__ROW_THREADS * EIN__ROW_THREADS) return ps;
     int64_t each = ein__operations_along(ctx, s->body, ~0u << k->s[0]->nt);
     if (!held) each += EIN__ROW_ISSUED;
+    if (!i || n > EIN__ROW_LENGTH) each += ein__fronts_each(ctx, k, false);
     return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
@@ -20297,7 +20311,12 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         }
         if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(ctx, k, i));
     }
-    if (k->also.i) {
+    if (k->kind == EIN__K_ROW) {
+        int64_t passes = ein__terms_of(k->s[0]) > EIN__ROW_LENGTH ? k->n : 1;
+        int64_t each = ein__times(passes, ein__fronts_each(ctx, k, halves));
+        flop = ein__plus(flop, ein__times(ein__extent_of(k->s[0], ~0u), each));
+    }
+    if (k->also.i && k->kind != EIN__K_ROW) {
         const ein__scope *s = ein__scope_of(ctx, k->also);
         int64_t each = ein__operations_for(ctx, s->body, 0, halves);
         flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
@@ -26158,6 +26177,19 @@ static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
     return ctx->value[v].dtype == EIN__I32 || ctx->value[v].dtype == EIN__I64;
 }
 
+// Adds to `some` and `all` whether what `ex` is made of are integers and counts, not where these
+// are positions that it reads at.
+static void ein__find_counts(const ein__storer *z, ein__ex ex, bool *some, bool *all) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) {
+        bool counts = ein__is_integer(ctx, e->val) || (z->is[e->val] & EIN__IS_COUNT);
+        *some |= counts;
+        *all &= counts || ctx->value[e->val].weight_only;
+    }
+    for (uint32_t k = 0; k < e->nkid; k++) ein__find_counts(z, e->kid[k], some, all);
+}
+
 // What only integers make, positions and counts, and what an integer is made of: halves do not hold
 // all that are above 2048.
 static void ein__mark_counts(ein__storer *z, ein__val v) {
@@ -26166,13 +26198,10 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
     if (!s || (s->reduce != EIN__R_NONE && !ein__is_plain_reduction(ctx, s))) return;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool all = true, some = false;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        uint32_t r = ein__ex_get(ctx, reads[i])->val;
-        bool counts = ein__is_integer(ctx, r) || (z->is[r] & EIN__IS_COUNT);
-        some |= counts;
-        all &= counts || ctx->value[r].weight_only;
-        if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i)) z->is[r] |= EIN__IS_COUNT;
-    }
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i))
+            z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_COUNT;
+    ein__find_counts(z, s->body, &some, &all);
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 
@@ -36699,7 +36728,7 @@ enum {
 
 // Whether threads of the step's kernel have rows with one result each.
 static bool ein__has_threads_rows(ein_ctx *ctx, const ein__step *s) {
-    if (s->kind != EIN__K_ROW || s->npeer || s->nval > EIN__PART_VALUES) return false;
+    if (s->kind != EIN__K_ROW || s->npeer || s->also.i || s->nval > EIN__PART_VALUES) return false;
     ein__kernel k = ein__step_kernel(ctx, s);
     const ein__scope *end = ein__row_end(&k);
     return end && ein__outputs_of(end) <= INT32_MAX &&
@@ -37101,6 +37130,126 @@ static bool ein__recompute_plan(ein_ctx *ctx) {
     ein__stitcher_end(&s, reads);
     return any;
 }
+/* ---- front.c ---- */
+// Maps of a plan with the rows that read them as one kernel: what the passes of a row's kernel read
+// at its own elements alone, such as a sum of embeddings before a normalization, the first pass
+// computes, and those behind it have it in registers. A launch and a round through memory less;
+// what others read as well is stored on the way.
+
+// Whether `read` is of one element for each term of each row of `row`, whose box is that of its
+// rows and terms.
+static bool ein__reads_terms(ein_ctx *ctx, const ein__expr *read, const ein__scope *row) {
+    uint32_t used = 0, all = row->nt + row->ns;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        uint32_t slot;
+        int64_t n = ctx->value[read->val].shape.d[k];
+        if (n == 1 && !ein__ix_get(ctx, read->ix[k])->n) continue;
+        if (!ein__ix_is_iter(ctx, read->ix[k], &slot) || slot >= all || (used >> slot & 1) ||
+            row->n[slot] != n)
+            return false;
+        used |= 1u << slot;
+    }
+    for (uint32_t i = 0; i < all; i++)
+        if (row->n[i] > 1 && !(used >> i & 1)) return false;
+    return true;
+}
+
+// The one read by which step `rows` reads map `c`, each element where it needs it; none: it reads
+// it in other ways too.
+static ein__ex ein__front_read(ein_ctx *ctx, const ein__step *rows, ein__val c) {
+    const ein__scope *row = ein__scope_of(ctx, rows->val[0]);
+    ein__ex found = {0};
+    for (int k = 0; k < rows->nval; k++) {
+        ein__ex body = ein__scope_of(ctx, rows->val[k])->body;
+        const ein__ex *reads = ein__ex_reads(ctx, body);
+        if (ein__ex_looks_up(ctx, body, c)) return (ein__ex){0};
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            if (ein__ex_get(ctx, reads[i])->val != c.i) continue;
+            if (found.i && found.i != reads[i].i) return (ein__ex){0};
+            found = reads[i];
+        }
+    }
+    bool fits = found.i && ein__reads_terms(ctx, ein__ex_get(ctx, found), row) &&
+                ein__reads_itself(ctx, rows, c);
+    return fits ? found : (ein__ex){0};
+}
+
+// Map `i` as the rows of step `j` may compute it; none: they may not. `*also`: others read it too.
+static ein__ex ein__may_front(const ein__stitcher *s, int i, int j, bool *also) {
+    ein_ctx *ctx = s->ctx;
+    const ein__step *head = &s->step[i], *rows = &s->step[j];
+    const ein__layout *l = &ctx->plan.layout[head->out.i];
+    const int *readers = s->readers[l->buffer];
+    ein__bkind kind = ctx->plan.buffer[l->buffer].kind;
+    *also = kind == EIN__B_OUTPUT;
+    if (s->gone[i] || head->kind != EIN__K_MAP || head->npeer || head->ahead || head->sums ||
+        ctx->value[head->out.i].dtype > EIN__BF16 || arrlen(s->writers[l->buffer]) != 1 ||
+        (kind != EIN__B_ARENA && kind != EIN__B_OUTPUT))
+        return (ein__ex){0};
+    for (ptrdiff_t k = 0; k < arrlen(readers); k++) {
+        *also |= readers[k] != j;
+        // It is there when the rows are over.
+        if (readers[k] < j) return (ein__ex){0};
+    }
+    ein__ex read = ein__front_read(ctx, rows, head->out);
+    return read.i ? ein__load_of(ctx, ein__ex_get(ctx, read), head->out) : read;
+}
+
+// Rows with map `c` in front of them, which they compute as `ex`.
+static ein__step ein__with_front(ein_ctx *ctx, const ein__step *rows, ein__val c, ein__ex ex,
+                                 bool also) {
+    char key[EIN__KEY_LENGTH];
+    ein__step s = *rows;
+    int at = s.load[0].i != 0;
+    s.load[at] = c;
+    s.loaded[at] = ex;
+    if (also) s.also = c;
+    s.ps = ein__cost_step(ctx, &s);
+    s.key = NULL;
+    s.measured = false;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
+    ein__kernel k = ein__step_kernel(ctx, &s);
+    ein__put_kernel_key(key, s.kind, ein__kernel_id(ctx, &k));
+    s.key = ein__name(ctx, key);
+    s.measured = ein__row_of(ctx, key) != NULL;
+    return s;
+}
+
+// Gives rows of step `j` the maps that they read, where that is cheaper; gives whether it is.
+static bool ein__front_step(ein__stitcher *s, int j, ein__val *const *all) {
+    ein_ctx *ctx = s->ctx;
+    int args = (int)arrlen(all[j]);
+    bool any = false;
+    for (ptrdiff_t k = 0; k < arrlen(all[j]); k++) {
+        const ein__step *rows = &s->step[j];
+        const int *w = s->writers[ctx->plan.layout[all[j][k].i].buffer];
+        bool also;
+        if (arrlen(w) != 1 || w[0] >= j || s->step[w[0]].out.i != all[j][k].i) continue;
+        args += (int)arrlen(all[w[0]]);
+        if (args >= EIN__MAX_ARGS - 3 || rows->load[EIN__ROW_LOADS - 1].i) break;
+        ein__ex ex = ein__may_front(s, w[0], j, &also);
+        if (!ex.i || (also && rows->also.i)) continue;
+        ein__step both = ein__with_front(ctx, rows, s->step[w[0]].out, ex, also);
+        if (both.ps >= ein__cost_sum(s->step[w[0]].ps, rows->ps)) continue;
+        s->step[j] = both;
+        s->gone[w[0]] = any = true;
+        // It reads now what the map read.
+        for (ptrdiff_t r = 0; r < arrlen(all[w[0]]); r++)
+            arrput(s->readers[ctx->plan.layout[all[w[0]][r].i].buffer], j);
+    }
+    return any;
+}
+
+// The same of all rows of the plan. Gives whether some have.
+static bool ein__front_plan(ein_ctx *ctx) {
+    ein__val **reads = NULL;
+    ein__stitcher s = ein__stitcher_look(ctx, &reads);
+    bool any = false;
+    for (int j = 0; j < s.n; j++)
+        if (s.step[j].kind == EIN__K_ROW && !s.step[j].npeer) any |= ein__front_step(&s, j, reads);
+    ein__stitcher_end(&s, reads);
+    return any;
+}
 /* ---- finish.c ---- */
 // Maps of a plan that finish sums (sums.c), with the reduction that they alone read as one kernel:
 // a round through memory and a launch less a cell of a recurrent network, whose state and output
@@ -37255,7 +37404,7 @@ static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
 
 // Whether a product's loads compute what it multiplies, and whether it adds another one.
 static bool ein__computes_loads(const ein__step *s) {
-    return !s->nrow && (s->load[0].i || s->load[1].i);
+    return s->kind == EIN__K_PRODUCT && !s->nrow && (s->load[0].i || s->load[1].i);
 }
 static bool ein__adds_product(const ein__step *s) { return s->addend.i != 0; }
 
@@ -37292,6 +37441,21 @@ static bool ein__any_warps(ein_ctx *ctx) {
     return any;
 }
 
+// Joins siblings of the plan, and rows with the maps in front of them, in the order that makes the
+// cheaper plan: a map may be one with its sibling instead. The best plan so far is kept.
+static void ein__join_steps(ein_ctx *ctx, ein__step **best, int64_t *least) {
+    ein__step *apart = ctx->plan.step;
+    bool fronts = true;
+    for (int late = 0; late < 2 && fronts; late++) {
+        ctx->plan.step = ein__copy_steps(apart);
+        if (!late) fronts = ein__front_plan(ctx);
+        ein__join_siblings(ctx, ein__may_join);
+        if (late) ein__front_plan(ctx);
+        ein__keep_steps(ctx, best, least);
+    }
+    arrfree(apart);
+}
+
 // Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, whose
 // warps have sums may be in the way of others as one, and what computes a sum once more gains by
 // siblings alone, so that plans with and without are made.
@@ -37312,8 +37476,7 @@ EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
         ctx->threads_only = way & 1;
         bool any = ein__stitch_steps(ctx, !(way & 2));
         if (!way) finish = any;
-        ein__join_siblings(ctx, ein__may_join);
-        ein__keep_steps(ctx, &best, &least);
+        ein__join_steps(ctx, &best, &least);
     }
     ctx->threads_only = false;
     arrfree(apart);
@@ -50130,10 +50293,9 @@ static bool ein__kthreads(ein__kgen *g, int64_t threads, const char *index,
     return ein__kgrid(g->ctx, l, ein__ceil(threads, block), block);
 }
 
-// Whether `vec` elements along slot `v` lie together, as a vector.
+// Whether `vec` elements of `out`, stored where `row` says, lie together along slot `v`.
 static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
-                              const ein__kscan *s) {
-    const ein__krow *row = &s->row[arrlen(s->row) - 1];
+                              const ein__krow *row) {
     if (row->k[v] != 1 || g->slot[v].n % vec) return false;
     if (g->ctx->plan.layout[out.i].offset % vec) return false;
     for (int d = 0; d < EIN__MAX_ITERS; d++)
@@ -50141,14 +50303,19 @@ static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
     return true;
 }
 
-// Whether `vec` lanes along the last slot of the order can be stored as one vector.
-static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
-                             const ein__kscan *s) {
+// Whether as many lanes along slot `v` can be stored as one vector.
+static bool ein__kvector_at(const ein__kgen *g, ein__val out, int v, const ein__krow *row) {
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16, bfloat = type == EIN__BF16;
-    if (g->naive || !n || type > EIN__BF16) return false;
+    if (g->naive || type > EIN__BF16) return false;
     if ((half && g->vec == 2) || (bfloat && g->vec != 4)) return false;
-    return (half || g->vec != 8) && ein__kvector_lies(g, out, order[n - 1], g->vec, s);
+    return (half || g->vec != 8) && ein__kvector_lies(g, out, v, g->vec, row);
+}
+
+// The same of the last slot of an order, stored where the last row of what was scanned says.
+static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
+                             const ein__kscan *s) {
+    return n && ein__kvector_at(g, out, order[n - 1], &s->row[arrlen(s->row) - 1]);
 }
 
 // ------------------------------------------------------------------------------- map
@@ -52172,7 +52339,8 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
 // A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
 // elements, are adjacent in memory, a block has a column of them: threads side by side have rows
 // side by side, and those behind each other share one; or a thread has a row, if that is short.
-// What several passes read stays in registers when that is at most 32 of them.
+// What several passes read, or what the first of them computes in front of the row (front.c), stays
+// in registers when that is at most 32 of them.
 
 typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD } ein__krow_form;
 
@@ -52190,12 +52358,17 @@ typedef struct ein__krows {
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
-    bool ends;  // one result a row: the last reduction, or a map behind it
-    int turns;  // elements of a thread when they are unrolled, else 0
-    int block;  // threads of a block that has a row
-    int held;   // registers of a thread for what stays there
-    int early;  // reads that are there before the first pass
-    int lanes;  // rows side by side of a column
+    bool ends;   // one result a row: the last reduction, or a map behind it
+    int turns;   // elements of a thread when they are unrolled, else 0
+    int block;   // threads of a block that has a row
+    int held;    // registers of a thread for what stays there
+    int early;   // reads that are there before the first pass
+    int kept;    // of what several passes read, in registers
+    int lanes;   // rows side by side of a column
+    int nfront;  // what is computed in front of the first pass that reads it, and how many do
+    int first[EIN__ROW_LOADS], times[EIN__ROW_LOADS];
+    ein__ex front[EIN__ROW_LOADS];  // ... and by what
+    int also;  // the row of the scan that tells where one of these is stored, too
     ein__buf index, phases, ahead;
 } ein__krows;
 
@@ -52206,22 +52379,85 @@ static void ein__krows_free(ein__krows *r) {
     ein__buf_free(&r->ahead);
 }
 
+// What pass `p` computes with the reads of what is in front of it replaced by what that reads, but
+// where an earlier pass has it in registers (`held`).
+typedef struct ein__kputs {
+    const ein__krows *r;
+    const ein__step *step;
+    int pass;
+    bool held;
+} ein__kputs;
+
+static ein__ex ein__krows_put(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__kputs *z = user;
+    for (int i = 0; i < z->r->nfront; i++)
+        if (z->r->front[i].i == ex.i)
+            return z->held && z->r->first[i] != z->pass ? ein__ex_const(ctx, 0)
+                                                        : z->step->loaded[i];
+    return ex;
+}
+
+static ein__ex ein__krows_body(ein__kgen *g, const ein__step *step, const ein__krows *r, int p,
+                               bool held) {
+    ein__kputs z = {r, step, p, held};
+    ein__ex body = ein__kbody(g, step->val[p]);
+    return r->nfront ? ein__ex_replace_reads(g->ctx, body, ein__krows_put, &z) : body;
+}
+
+// What passes compute in front of them: the first one that reads it, and how many do. Where it is
+// not in registers it is put in its place.
+static void ein__krows_fronts(ein__kgen *g, const ein__step *step, ein__krows *r) {
+    for (int i = 0; i < EIN__ROW_LOADS && step->load[i].i; i++) {
+        for (int p = step->nval - 1; p >= 0; p--) {
+            const ein__ex *reads = ein__ex_reads(g->ctx, ein__kbody(g, step->val[p]));
+            for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+                if (ein__ex_get(g->ctx, reads[k])->val != step->load[i].i) continue;
+                r->front[i] = reads[k];
+                r->first[i] = p;
+                r->times[i]++;
+            }
+        }
+        g->over[g->nover].ex = r->front[i];
+        g->over[g->nover++].as = step->loaded[i];
+        r->nfront++;
+    }
+}
+
+// Where what is computed in front is stored, too.
+static void ein__krows_place(ein__kgen *g, const ein__step *step, ein__krows *r) {
+    ein__krow row = {{0}};
+    g->also = step->also;
+    for (int i = 0; i < r->nfront; i++) {
+        const ein__expr *e = ein__ex_get(g->ctx, r->front[i]);
+        if (step->load[i].i != step->also.i) continue;
+        for (uint32_t k = 0; k < e->nix; k++) {
+            uint32_t slot;
+            if (ein__ix_is_iter(g->ctx, e->ix[k], &slot))
+                row.k[slot] = ein__kstride(g, step->also, (int)k);
+        }
+    }
+    r->also = (int)arrlen(r->scan.row);
+    arrput(r->scan.row, row);
+    arrput(r->scan.near, row);
+    arrput(r->scan.read, (ein__ex){0});
+}
+
 // The iterators of the row and of the rest, ordered as the result lies in memory, or as they are
 // where it has none of the row's, and merged over all definitions of the step.
 static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) {
     const ein__scope *s = NULL;
+    ein__krows_fronts(g, step, r);
     for (int i = 0; i < step->nval; i++) {
         const ein__scope *x = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[i])->scope);
         bool last = i + 1 == step->nval;
         if (!s && x->reduce != EIN__R_NONE) s = x;
         if (!last)
-            g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
-                                                  .text = {ein__namef(g->ctx, "s%d", i)},
-                                                  .put = x->reduce == EIN__R_NONE};
+            g->inner[g->ninner++] =
+                (ein__kinner){.v = step->val[i], .text = {ein__namef(g->ctx, "s%d", i)}};
         if (last && s) r->ends = x->nt == s->nt;
-        if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
-        if (last) ein__kscan_expr(g, &r->scan, x->body);
+        ein__kscan_expr(g, &r->scan, ein__krows_body(g, step, r, i, false));
     }
+    if (step->also.i) ein__krows_place(g, step, r);
     if (!s) return false;
     ein__kscan_out(g, &r->scan, step->out);
     int order[EIN__MAX_RANK], n = ein__korder(g, step->out, order);
@@ -52287,10 +52523,10 @@ static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
 static void ein__krows_passes(ein__kgen *g, const ein__step *step, ein__krows *r,
                               uint32_t *passes) {
     bool again = false;
+    for (int i = 0; i < r->nfront; i++) again |= r->times[i] > 1;
     for (int p = 0; p < step->nval; p++) {
-        if (p + 1 < step->nval && g->inner[p].put) continue;
         ein__kscan one = ein__kscan_make(g);
-        ein__kscan_expr(g, &one, ein__kbody(g, step->val[p]));
+        ein__kscan_expr(g, &one, ein__krows_body(g, step, r, p, r->turns > 0));
         for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++)
             for (ptrdiff_t j = 0; j < arrlen(one.read); j++)
                 if (one.read[j].i == r->scan.read[k].i && (ein__kmask(g, one.read[j]) & r->rest)) {
@@ -52383,14 +52619,18 @@ static void ein__krows_once(ein__krows *r, const char *core) {
     ein__put(&r->phases, "}\n");
 }
 
+// Whether there are registers for one more of what several passes read.
+static bool ein__krows_fits(const ein__kgen *g, const ein__krows *r) {
+    return r->turns && (r->kept + 1) * r->turns * g->vec <= r->held && g->nover < EIN__KOVER;
+}
+
 // Loads `read` into registers of its own, which `out` declares, in the loop that is being made;
 // what follows reads these. Nothing where only some of its neighbours are a vector.
-static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *prefix,
+static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *name,
                             ein__buf *out) {
     ein__ktext load = ein__kread(g, read, 0);
     const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, read.i, 0);
     if (g->vec > 1 && !all) return;
-    const char *name = ein__namef(g->ctx, "%s%d", prefix, g->nover - r->early);
     const char *held = ein__namef(g->ctx, "%s[j]", name);
     ein__putf(out, "%s %s[%d];\n", all ? ein__kvec_type(g) : "float", name, r->turns);
     ein__putf(&g->code[1], "%s = %s;\n", held, all ? all->t.text.s : load.s);
@@ -52398,6 +52638,49 @@ static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, con
         g->over[g->nover].lane[i] = all ? ein__namef(g->ctx, "%s.%s", held, ein__klane[i]) : NULL;
     g->over[g->nover].ex = read;
     g->over[g->nover++].text = (ein__ktext){held, EIN__NAMED, 1};
+}
+
+// Keeps the value of what is computed in front in registers, which `value` names then.
+static void ein__krows_keep(ein__kgen *g, ein__krows *r, int front, ein__ktext *value) {
+    const char *name = ein__namef(g->ctx, "c%d", r->kept++);
+    const char *to = ein__namef(g->ctx, "%s[j]", name);
+    ein__putf(&r->phases, "%s %s[%d];\n", g->vec > 1 ? ein__kvec_type(g) : "float", name, r->turns);
+    for (int i = 0; i < g->vec; i++) {
+        const char *at = g->vec > 1 ? ein__namef(g->ctx, "%s.%s", to, ein__klane[i]) : to;
+        ein__putf(&g->code[1], "%s = %s;\n", at, value[i].s);
+        value[i] = (ein__ktext){at, EIN__PRIMARY, 1};
+        g->over[front].lane[i] = at;
+    }
+    g->over[front].text = (ein__ktext){to, EIN__NAMED, 1};
+    g->over[front].as = (ein__ex){0};
+}
+
+// Stores what is computed in front of the rows, of which a column has the last one several times.
+static void ein__krows_also(ein__kgen *g, const ein__krows *r, const ein__ktext *value,
+                            ein__buf *core) {
+    ein__buf store = {0};
+    bool again = r->form == EIN__ROW_COLUMN && r->rows % r->lanes;
+    g->to = "also";
+    ein__kstore_row(g, &store, g->also, &r->scan.row[r->also], value);
+    g->to = NULL;
+    if (again) ein__putf(core, "if (column < %s) ", ein__knumber(g, r->rows));
+    ein__put(core, store.s);
+    ein__buf_free(&store);
+}
+
+// Computes what is in front of pass `p`, into registers that those behind it read where there are
+// such; stores what others read too by `core`, the loop's last statements.
+static void ein__krows_compute(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
+                               ein__buf *core) {
+    for (int i = 0; i < r->nfront; i++) {
+        bool keep = r->times[i] > 1 && ein__krows_fits(g, r);
+        bool also = step->also.i == step->load[i].i;
+        ein__ktext value[EIN__KLANES];
+        if (r->first[i] != p || (!keep && !also)) continue;
+        for (int k = 0; k < g->vec; k++) value[k] = ein__kvalue(g, step->loaded[i], k);
+        if (keep) ein__krows_keep(g, r, i, value);
+        if (also) ein__krows_also(g, r, value, core);
+    }
 }
 
 // What loops have made is done with: the next one has its own names.
@@ -52417,19 +52700,21 @@ static void ein__krows_early(ein__kgen *g, const ein__step *step, ein__krows *r,
     if (!fits || !r->turns || r->ends || r->rows >= EIN__ROWS_MANY) return;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++) {
         ein__ex read = r->scan.read[k];
+        if (!read.i) continue;
         ein__val v = {ein__ex_get(g->ctx, read)->val};
         uint32_t slots = ein__kmask(g, read) & ~(1u << 31);
         bool same = (slots & r->rest) && !(slots & ~r->rest);
         if (passes[k] != 1u << (step->nval - 1) || !same || !ein__kconstant(g->ctx, v)) continue;
-        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
+        if ((r->early + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
         if (g->nover + 2 > EIN__KOVER) break;  // one is for what several passes read
-        ein__krows_hold(g, r, read, "w", &r->ahead);
+        int had = g->nover;
+        ein__krows_hold(g, r, read, ein__namef(g->ctx, "w%d", r->early), &r->ahead);
+        r->early += g->nover - had;
     }
-    if (g->nover) {
+    if (r->early) {
         ein__put(&r->ahead, g->code[0].s);
         ein__krows_loop(g, r, "", &r->ahead);
     }
-    r->early = g->nover;
     ein__krows_next(g);
 }
 
@@ -52444,12 +52729,14 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        int held = (g->nover - r->early + 1) * r->turns * g->vec;
-        if (held > r->held || g->nover == EIN__KOVER) continue;
-        ein__krows_hold(g, r, r->scan.read[k], "c", &r->phases);
+        if (!ein__krows_fits(g, r)) continue;
+        int had = g->nover;
+        ein__krows_hold(g, r, r->scan.read[k], ein__namef(g->ctx, "c%d", r->kept), &r->phases);
+        r->kept += g->nover - had;
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
+    ein__krows_compute(g, step, r, p, &core);
     ein__ktext value[EIN__KLANES];
     for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
     if (reduces) {
@@ -52535,6 +52822,8 @@ static bool ein__krows_vector(ein__kgen *g, ein__val out, const ein__krows *r) {
     for (int i = 0; i < r->nt; i++) order[n++] = r->t[i];
     for (int i = 0; i < r->ns; i++) order[n++] = r->s[i];
     if (!ein__kvector_out(g, out, order, n, &r->scan)) return false;
+    if (g->also.i && !ein__kvector_at(g, g->also, order[n - 1], &r->scan.row[r->also]))
+        return false;
     g->vec_slot = r->s[r->ns - 1];
     return true;
 }
@@ -52555,8 +52844,7 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         memset(passes, 0, (size_t)arrlen(r.scan.read) * sizeof *passes);
         ein__krows_passes(g, step, &r, passes);
         ein__krows_early(g, step, &r, passes);
-        for (int p = 0; p < step->nval; p++)
-            if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
+        for (int p = 0; p < step->nval; p++) ein__krows_phase(g, step, &r, p, passes);
         ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);
         if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
         EIN_FREE(passes);
@@ -55574,7 +55862,8 @@ static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, e
     const ein__ex *reads = ein__ex_reads(g->ctx, f->result);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         alone &= ein__kinner_of(g, ein__ex_get(g->ctx, reads[i])->val) != NULL;
-    return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
+    return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2,
+                                      &f->scan.row[arrlen(f->scan.row) - 1]);
 }
 
 // Whether it is elements of different rows that lie together, in some of what is read.
@@ -57495,6 +57784,18 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf_free(&line);
 }
 
+// What a kernel stores beside its result: of what it computes in front the name says all.
+static void ein__put_also(ein__emitter *z, const ein__step *step) {
+    const char *name = z->ctx->value[step->also.i].name;
+    if (step->also.i != step->load[0].i && step->also.i != step->load[1].i) {
+        ein__put_algebra(z, &z->kernels, step->also, "");
+        return;
+    }
+    ein__put(&z->kernels, "// also: ");
+    ein__put_comment(&z->kernels, name, strlen(name));
+    ein__put(&z->kernels, "\n");
+}
+
 static void ein__put_siblings(ein__emitter *z, const ein__step *step) {
     ein__buf line = {0};
     ein__put(&line, "// side by side: ");
@@ -57530,7 +57831,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 for (int k = 0; step->chained && k < step->npeer; k++)
                     ein__put_algebra(z, &z->kernels, step->peer[k].out, "");
-                if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
+                if (step->also.i && !step->ahead) ein__put_also(z, step);
                 int results = 1 + (step->also.i != 0) + step->npeer;
                 ein__put_operands(z, ein__operands_text(ctx, &l, results));
                 ein__put_n(&z->kernels, text.s, text.n);
@@ -59424,6 +59725,17 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     }
 }
 
+// A kernel that is part of another one, by itself.
+static void ein__collect_member(ein_ctx *ctx, ein__step own, int rank) {
+    ein__kernel k = ein__step_kernel(ctx, &own);
+    char key[EIN__KEY_LENGTH];
+    ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
+    own.key = ein__name(ctx, key);
+    own.npeer = 0;
+    if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
+    else ein__collect_kernel(ctx, &own, "", rank);
+}
+
 // Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
 static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) {
     for (int i = step->sums ? -1 : 0; i <= step->npeer; i++) {
@@ -59435,13 +59747,21 @@ static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) 
             own.nval = 1;
             own.sums = NULL;
         }
-        ein__kernel k = ein__step_kernel(ctx, &own);
-        char key[EIN__KEY_LENGTH];
-        ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
-        own.key = ein__name(ctx, key);
-        own.npeer = 0;
-        if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
-        else ein__collect_kernel(ctx, &own, "", rank);
+        ein__collect_member(ctx, own, rank);
+    }
+}
+
+// The same of rows and of the maps in front of them.
+static void ein__collect_fronts(ein_ctx *ctx, const ein__step *step, int rank) {
+    ein__step own = *step;
+    own.also = (ein__val){0};
+    for (int i = 0; i < EIN__ROW_LOADS; i++) own.load[i] = (ein__val){0};
+    ein__collect_member(ctx, own, rank);
+    for (int i = 0; i < EIN__ROW_LOADS && step->load[i].i; i++) {
+        ein__val c = step->load[i];
+        own = (ein__step){
+            .kind = EIN__K_MAP, .name = ctx->value[c.i].name, .out = c, .nval = 1, .val = {c}};
+        ein__collect_member(ctx, own, rank);
     }
 }
 
@@ -59452,6 +59772,7 @@ static void ein__collect_plan(ein_ctx *ctx, int rank) {
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
         if (step.npeer || step.sums) ein__collect_members(ctx, &step, rank);
+        if (step.kind == EIN__K_ROW && step.load[0].i) ein__collect_fronts(ctx, &step, rank);
     }
 }
 

@@ -136,6 +136,7 @@
 #include "plan/siblings.c"
 #include "plan/chain.c"
 #include "plan/recompute.c"
+#include "plan/front.c"
 #include "plan/finish.c"
 #include "plan/memory.c"
 #include "plan/step.c"

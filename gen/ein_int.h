@@ -427,6 +427,7 @@ typedef struct ein__slice {
 
 enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
 enum { EIN__PART_VALUES = 3 };   // or a part of one
+enum { EIN__ROW_LOADS = 2 };     // maps that a row's kernel computes in front of it
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
@@ -436,8 +437,8 @@ typedef struct ein__step {
     ein__val out;
     int nval;
     ein__val val[EIN__STEP_VALUES];
-    ein__val load[2];   // PRODUCT: maps that its loads compute, or none ...
-    ein__ex loaded[2];  // ... and the factors as they are then
+    ein__val load[2];   // PRODUCT, ROW: maps that its loads compute, or none ...
+    ein__ex loaded[2];  // ... and the factors of a product as they are then
     ein__conv conv;
     ein__gemm gemm;
     int nrow;         // PRODUCT: of the values behind the first, those of its rows (norm.c) ...

@@ -245,5 +245,30 @@ def moved_norm(p):
           b=wide, f=e)
 
 
-KINDS = {"norm": norm, "moved-norm": moved_norm, "digit-norm": digit_norm,
+def front(p):
+    """What norms and softmax along one of three dimensions are of, and others that read it."""
+    a, b, c = p.size(1, 2, 3, 7), p.size(1, 3, 6, 9), p.size(4, 8, 33, 64, 100, most=130)
+    dims = dict(i=a, j=b, k=c)
+    x, z = p.input(a, b, c), p.input(*p.usual((a, b, c), (a, c), (c,)))
+    at = p.lines[-1].count(",")
+    other = f"{z}[{('k', 'i,k', 'i,j,k')[at]}]"
+    order = p.usual("i,j,k", "i,j,k", "i,k,j", "j,i,k")
+    index = p.usual("i,j,k", "i,j,k", f"i,j,{p.odd('k', c)}")
+    v = p.let(order, f"{p.any('tanh', 'abs', 'relu')}({x}[{index}]) {p.any('+', '*')} {other}",
+              **{i: dims[i] for i in order.split(",")})
+    p.out(v, 0.35)
+    read = f"{v}[{p.usual(order, order, order, order.replace('k', p.odd('k', c)))}]"
+    rows = p.usual("i,j", "i,j", "i,k", "j,k")
+    along = next(i for i in "ijk" if i not in rows)
+    top = p.let(rows, f"max({along}) {read}", **dims)
+    total = p.let(rows, f"sum({along}) {p.any('exp', 'abs')}({read}-{top}[{rows}])", **dims)
+    p.out(total, 0.1)
+    if p.chance(0.25):
+        return p.let(rows, f"{top}[{rows}] + log({total}[{rows}]+1)", out=True)
+    y = p.let("i,j,k", f"exp({read}-{top}[{rows}])/({total}[{rows}]+1)", out=True, **dims)
+    if p.chance(0.4):
+        p.let("i,j,k", f"{y}[i,j,k] + 0.5*{read}", out=True, **dims)
+
+
+KINDS = {"norm": norm, "moved-norm": moved_norm, "front": front, "digit-norm": digit_norm,
          "statistics": statistics, "softmax": softmax, "places": places, "running": running}

@@ -128,6 +128,7 @@ parts=(
     'variants -    python3 tests/check_variants.py'
     'chain    cuda python3 tests/check_chain.py'
     'finish   cuda python3 tests/check_finish.py'
+    'fronts   cuda python3 tests/check_fronts.py'
     'last     cuda python3 tests/check_last.py'
     'names    -    python3 tests/check_names.py'
     'used     -    python3 tests/check_used.py'

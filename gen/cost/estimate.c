@@ -81,9 +81,11 @@ static int64_t ein__kernel_traffic(ein_ctx *ctx, const ein__kernel *k, ein__work
     w->bytes[access] = ein__plus(w->bytes[access], ein__times(outputs, k->size));
     arrfree(z.seen);
     arrfree(z.of);
-    // It is stored from what is read once more.
+    // It is stored from what is read once more, but for what passes compute in front.
+    int64_t times = k->kind == EIN__K_ROW ? 1 : 2;
     if (k->also.i)
-        w->bytes[EIN__BY_UNIT] = ein__plus(w->bytes[EIN__BY_UNIT], 2 * ein__bytes_of(ctx, k->also));
+        w->bytes[EIN__BY_UNIT] =
+            ein__plus(w->bytes[EIN__BY_UNIT], times * ein__bytes_of(ctx, k->also));
     return elements;
 }
 
@@ -259,6 +261,16 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     w->chain_ps = ein__times(ein__times(waves, cut.turns) - 1, EIN__MEMORY_PS);
 }
 
+// Operations of what is computed for an element of a row in front of its first pass, or of every
+// pass where it is too long for registers.
+static int64_t ein__fronts_each(ein_ctx *ctx, const ein__kernel *k, bool halves) {
+    int64_t each = 0;
+    for (int i = 0; i < EIN__ROW_LOADS; i++)
+        if (k->load[i].i)
+            each += ein__operations_for(ctx, ein__scope_of(ctx, k->load[i])->body, 0, halves);
+    return each;
+}
+
 // What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have
 // one processor: its share of the caches, but where an earlier pass has left the row in registers,
 // and its instructions.
@@ -274,6 +286,7 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
     if (n <= EIN__ROW_THREADS * EIN__ROW_THREADS) return ps;
     int64_t each = ein__operations_along(ctx, s->body, ~0u << k->s[0]->nt);
     if (!held) each += EIN__ROW_ISSUED;
+    if (!i || n > EIN__ROW_LENGTH) each += ein__fronts_each(ctx, k, false);
     return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
@@ -368,7 +381,12 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         }
         if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(ctx, k, i));
     }
-    if (k->also.i) {
+    if (k->kind == EIN__K_ROW) {
+        int64_t passes = ein__terms_of(k->s[0]) > EIN__ROW_LENGTH ? k->n : 1;
+        int64_t each = ein__times(passes, ein__fronts_each(ctx, k, halves));
+        flop = ein__plus(flop, ein__times(ein__extent_of(k->s[0], ~0u), each));
+    }
+    if (k->also.i && k->kind != EIN__K_ROW) {
         const ein__scope *s = ein__scope_of(ctx, k->also);
         int64_t each = ein__operations_for(ctx, s->body, 0, halves);
         flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));

@@ -8,7 +8,7 @@ typedef struct ein__kernel {
     int n;
     const ein__scope *s[EIN__STEP_VALUES];
     ein__val inner[EIN__STEP_VALUES];
-    ein__val load[2];    // maps that the loads of a product compute
+    ein__val load[2];    // maps that the loads of a product or of rows compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
     bool addend;         // the definition behind a product's is one that is added to it

@@ -90,7 +90,8 @@ static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, e
     const ein__ex *reads = ein__ex_reads(g->ctx, f->result);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         alone &= ein__kinner_of(g, ein__ex_get(g->ctx, reads[i])->val) != NULL;
-    return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
+    return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2,
+                                      &f->scan.row[arrlen(f->scan.row) - 1]);
 }
 
 // Whether it is elements of different rows that lie together, in some of what is read.

@@ -454,10 +454,9 @@ static bool ein__kthreads(ein__kgen *g, int64_t threads, const char *index,
     return ein__kgrid(g->ctx, l, ein__ceil(threads, block), block);
 }
 
-// Whether `vec` elements along slot `v` lie together, as a vector.
+// Whether `vec` elements of `out`, stored where `row` says, lie together along slot `v`.
 static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
-                              const ein__kscan *s) {
-    const ein__krow *row = &s->row[arrlen(s->row) - 1];
+                              const ein__krow *row) {
     if (row->k[v] != 1 || g->slot[v].n % vec) return false;
     if (g->ctx->plan.layout[out.i].offset % vec) return false;
     for (int d = 0; d < EIN__MAX_ITERS; d++)
@@ -465,14 +464,19 @@ static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
     return true;
 }
 
-// Whether `vec` lanes along the last slot of the order can be stored as one vector.
-static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
-                             const ein__kscan *s) {
+// Whether as many lanes along slot `v` can be stored as one vector.
+static bool ein__kvector_at(const ein__kgen *g, ein__val out, int v, const ein__krow *row) {
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16, bfloat = type == EIN__BF16;
-    if (g->naive || !n || type > EIN__BF16) return false;
+    if (g->naive || type > EIN__BF16) return false;
     if ((half && g->vec == 2) || (bfloat && g->vec != 4)) return false;
-    return (half || g->vec != 8) && ein__kvector_lies(g, out, order[n - 1], g->vec, s);
+    return (half || g->vec != 8) && ein__kvector_lies(g, out, v, g->vec, row);
+}
+
+// The same of the last slot of an order, stored where the last row of what was scanned says.
+static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
+                             const ein__kscan *s) {
+    return n && ein__kvector_at(g, out, order[n - 1], &s->row[arrlen(s->row) - 1]);
 }
 
 // ------------------------------------------------------------------------------- map

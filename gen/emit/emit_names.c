@@ -333,6 +333,18 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf_free(&line);
 }
 
+// What a kernel stores beside its result: of what it computes in front the name says all.
+static void ein__put_also(ein__emitter *z, const ein__step *step) {
+    const char *name = z->ctx->value[step->also.i].name;
+    if (step->also.i != step->load[0].i && step->also.i != step->load[1].i) {
+        ein__put_algebra(z, &z->kernels, step->also, "");
+        return;
+    }
+    ein__put(&z->kernels, "// also: ");
+    ein__put_comment(&z->kernels, name, strlen(name));
+    ein__put(&z->kernels, "\n");
+}
+
 static void ein__put_siblings(ein__emitter *z, const ein__step *step) {
     ein__buf line = {0};
     ein__put(&line, "// side by side: ");
@@ -368,7 +380,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 for (int k = 0; step->chained && k < step->npeer; k++)
                     ein__put_algebra(z, &z->kernels, step->peer[k].out, "");
-                if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
+                if (step->also.i && !step->ahead) ein__put_also(z, step);
                 int results = 1 + (step->also.i != 0) + step->npeer;
                 ein__put_operands(z, ein__operands_text(ctx, &l, results));
                 ein__put_n(&z->kernels, text.s, text.n);

@@ -3,7 +3,8 @@
 // A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
 // elements, are adjacent in memory, a block has a column of them: threads side by side have rows
 // side by side, and those behind each other share one; or a thread has a row, if that is short.
-// What several passes read stays in registers when that is at most 32 of them.
+// What several passes read, or what the first of them computes in front of the row (front.c), stays
+// in registers when that is at most 32 of them.
 
 typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD } ein__krow_form;
 
@@ -21,12 +22,17 @@ typedef struct ein__krows {
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
-    bool ends;  // one result a row: the last reduction, or a map behind it
-    int turns;  // elements of a thread when they are unrolled, else 0
-    int block;  // threads of a block that has a row
-    int held;   // registers of a thread for what stays there
-    int early;  // reads that are there before the first pass
-    int lanes;  // rows side by side of a column
+    bool ends;   // one result a row: the last reduction, or a map behind it
+    int turns;   // elements of a thread when they are unrolled, else 0
+    int block;   // threads of a block that has a row
+    int held;    // registers of a thread for what stays there
+    int early;   // reads that are there before the first pass
+    int kept;    // of what several passes read, in registers
+    int lanes;   // rows side by side of a column
+    int nfront;  // what is computed in front of the first pass that reads it, and how many do
+    int first[EIN__ROW_LOADS], times[EIN__ROW_LOADS];
+    ein__ex front[EIN__ROW_LOADS];  // ... and by what
+    int also;  // the row of the scan that tells where one of these is stored, too
     ein__buf index, phases, ahead;
 } ein__krows;
 
@@ -37,22 +43,85 @@ static void ein__krows_free(ein__krows *r) {
     ein__buf_free(&r->ahead);
 }
 
+// What pass `p` computes with the reads of what is in front of it replaced by what that reads, but
+// where an earlier pass has it in registers (`held`).
+typedef struct ein__kputs {
+    const ein__krows *r;
+    const ein__step *step;
+    int pass;
+    bool held;
+} ein__kputs;
+
+static ein__ex ein__krows_put(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__kputs *z = user;
+    for (int i = 0; i < z->r->nfront; i++)
+        if (z->r->front[i].i == ex.i)
+            return z->held && z->r->first[i] != z->pass ? ein__ex_const(ctx, 0)
+                                                        : z->step->loaded[i];
+    return ex;
+}
+
+static ein__ex ein__krows_body(ein__kgen *g, const ein__step *step, const ein__krows *r, int p,
+                               bool held) {
+    ein__kputs z = {r, step, p, held};
+    ein__ex body = ein__kbody(g, step->val[p]);
+    return r->nfront ? ein__ex_replace_reads(g->ctx, body, ein__krows_put, &z) : body;
+}
+
+// What passes compute in front of them: the first one that reads it, and how many do. Where it is
+// not in registers it is put in its place.
+static void ein__krows_fronts(ein__kgen *g, const ein__step *step, ein__krows *r) {
+    for (int i = 0; i < EIN__ROW_LOADS && step->load[i].i; i++) {
+        for (int p = step->nval - 1; p >= 0; p--) {
+            const ein__ex *reads = ein__ex_reads(g->ctx, ein__kbody(g, step->val[p]));
+            for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+                if (ein__ex_get(g->ctx, reads[k])->val != step->load[i].i) continue;
+                r->front[i] = reads[k];
+                r->first[i] = p;
+                r->times[i]++;
+            }
+        }
+        g->over[g->nover].ex = r->front[i];
+        g->over[g->nover++].as = step->loaded[i];
+        r->nfront++;
+    }
+}
+
+// Where what is computed in front is stored, too.
+static void ein__krows_place(ein__kgen *g, const ein__step *step, ein__krows *r) {
+    ein__krow row = {{0}};
+    g->also = step->also;
+    for (int i = 0; i < r->nfront; i++) {
+        const ein__expr *e = ein__ex_get(g->ctx, r->front[i]);
+        if (step->load[i].i != step->also.i) continue;
+        for (uint32_t k = 0; k < e->nix; k++) {
+            uint32_t slot;
+            if (ein__ix_is_iter(g->ctx, e->ix[k], &slot))
+                row.k[slot] = ein__kstride(g, step->also, (int)k);
+        }
+    }
+    r->also = (int)arrlen(r->scan.row);
+    arrput(r->scan.row, row);
+    arrput(r->scan.near, row);
+    arrput(r->scan.read, (ein__ex){0});
+}
+
 // The iterators of the row and of the rest, ordered as the result lies in memory, or as they are
 // where it has none of the row's, and merged over all definitions of the step.
 static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) {
     const ein__scope *s = NULL;
+    ein__krows_fronts(g, step, r);
     for (int i = 0; i < step->nval; i++) {
         const ein__scope *x = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[i])->scope);
         bool last = i + 1 == step->nval;
         if (!s && x->reduce != EIN__R_NONE) s = x;
         if (!last)
-            g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
-                                                  .text = {ein__namef(g->ctx, "s%d", i)},
-                                                  .put = x->reduce == EIN__R_NONE};
+            g->inner[g->ninner++] =
+                (ein__kinner){.v = step->val[i], .text = {ein__namef(g->ctx, "s%d", i)}};
         if (last && s) r->ends = x->nt == s->nt;
-        if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
-        if (last) ein__kscan_expr(g, &r->scan, x->body);
+        ein__kscan_expr(g, &r->scan, ein__krows_body(g, step, r, i, false));
     }
+    if (step->also.i) ein__krows_place(g, step, r);
     if (!s) return false;
     ein__kscan_out(g, &r->scan, step->out);
     int order[EIN__MAX_RANK], n = ein__korder(g, step->out, order);
@@ -118,10 +187,10 @@ static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
 static void ein__krows_passes(ein__kgen *g, const ein__step *step, ein__krows *r,
                               uint32_t *passes) {
     bool again = false;
+    for (int i = 0; i < r->nfront; i++) again |= r->times[i] > 1;
     for (int p = 0; p < step->nval; p++) {
-        if (p + 1 < step->nval && g->inner[p].put) continue;
         ein__kscan one = ein__kscan_make(g);
-        ein__kscan_expr(g, &one, ein__kbody(g, step->val[p]));
+        ein__kscan_expr(g, &one, ein__krows_body(g, step, r, p, r->turns > 0));
         for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++)
             for (ptrdiff_t j = 0; j < arrlen(one.read); j++)
                 if (one.read[j].i == r->scan.read[k].i && (ein__kmask(g, one.read[j]) & r->rest)) {
@@ -214,14 +283,18 @@ static void ein__krows_once(ein__krows *r, const char *core) {
     ein__put(&r->phases, "}\n");
 }
 
+// Whether there are registers for one more of what several passes read.
+static bool ein__krows_fits(const ein__kgen *g, const ein__krows *r) {
+    return r->turns && (r->kept + 1) * r->turns * g->vec <= r->held && g->nover < EIN__KOVER;
+}
+
 // Loads `read` into registers of its own, which `out` declares, in the loop that is being made;
 // what follows reads these. Nothing where only some of its neighbours are a vector.
-static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *prefix,
+static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *name,
                             ein__buf *out) {
     ein__ktext load = ein__kread(g, read, 0);
     const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, read.i, 0);
     if (g->vec > 1 && !all) return;
-    const char *name = ein__namef(g->ctx, "%s%d", prefix, g->nover - r->early);
     const char *held = ein__namef(g->ctx, "%s[j]", name);
     ein__putf(out, "%s %s[%d];\n", all ? ein__kvec_type(g) : "float", name, r->turns);
     ein__putf(&g->code[1], "%s = %s;\n", held, all ? all->t.text.s : load.s);
@@ -229,6 +302,49 @@ static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, con
         g->over[g->nover].lane[i] = all ? ein__namef(g->ctx, "%s.%s", held, ein__klane[i]) : NULL;
     g->over[g->nover].ex = read;
     g->over[g->nover++].text = (ein__ktext){held, EIN__NAMED, 1};
+}
+
+// Keeps the value of what is computed in front in registers, which `value` names then.
+static void ein__krows_keep(ein__kgen *g, ein__krows *r, int front, ein__ktext *value) {
+    const char *name = ein__namef(g->ctx, "c%d", r->kept++);
+    const char *to = ein__namef(g->ctx, "%s[j]", name);
+    ein__putf(&r->phases, "%s %s[%d];\n", g->vec > 1 ? ein__kvec_type(g) : "float", name, r->turns);
+    for (int i = 0; i < g->vec; i++) {
+        const char *at = g->vec > 1 ? ein__namef(g->ctx, "%s.%s", to, ein__klane[i]) : to;
+        ein__putf(&g->code[1], "%s = %s;\n", at, value[i].s);
+        value[i] = (ein__ktext){at, EIN__PRIMARY, 1};
+        g->over[front].lane[i] = at;
+    }
+    g->over[front].text = (ein__ktext){to, EIN__NAMED, 1};
+    g->over[front].as = (ein__ex){0};
+}
+
+// Stores what is computed in front of the rows, of which a column has the last one several times.
+static void ein__krows_also(ein__kgen *g, const ein__krows *r, const ein__ktext *value,
+                            ein__buf *core) {
+    ein__buf store = {0};
+    bool again = r->form == EIN__ROW_COLUMN && r->rows % r->lanes;
+    g->to = "also";
+    ein__kstore_row(g, &store, g->also, &r->scan.row[r->also], value);
+    g->to = NULL;
+    if (again) ein__putf(core, "if (column < %s) ", ein__knumber(g, r->rows));
+    ein__put(core, store.s);
+    ein__buf_free(&store);
+}
+
+// Computes what is in front of pass `p`, into registers that those behind it read where there are
+// such; stores what others read too by `core`, the loop's last statements.
+static void ein__krows_compute(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
+                               ein__buf *core) {
+    for (int i = 0; i < r->nfront; i++) {
+        bool keep = r->times[i] > 1 && ein__krows_fits(g, r);
+        bool also = step->also.i == step->load[i].i;
+        ein__ktext value[EIN__KLANES];
+        if (r->first[i] != p || (!keep && !also)) continue;
+        for (int k = 0; k < g->vec; k++) value[k] = ein__kvalue(g, step->loaded[i], k);
+        if (keep) ein__krows_keep(g, r, i, value);
+        if (also) ein__krows_also(g, r, value, core);
+    }
 }
 
 // What loops have made is done with: the next one has its own names.
@@ -248,19 +364,21 @@ static void ein__krows_early(ein__kgen *g, const ein__step *step, ein__krows *r,
     if (!fits || !r->turns || r->ends || r->rows >= EIN__ROWS_MANY) return;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++) {
         ein__ex read = r->scan.read[k];
+        if (!read.i) continue;
         ein__val v = {ein__ex_get(g->ctx, read)->val};
         uint32_t slots = ein__kmask(g, read) & ~(1u << 31);
         bool same = (slots & r->rest) && !(slots & ~r->rest);
         if (passes[k] != 1u << (step->nval - 1) || !same || !ein__kconstant(g->ctx, v)) continue;
-        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
+        if ((r->early + 1) * r->turns * g->vec > EIN__ROW_AHEAD) continue;
         if (g->nover + 2 > EIN__KOVER) break;  // one is for what several passes read
-        ein__krows_hold(g, r, read, "w", &r->ahead);
+        int had = g->nover;
+        ein__krows_hold(g, r, read, ein__namef(g->ctx, "w%d", r->early), &r->ahead);
+        r->early += g->nover - had;
     }
-    if (g->nover) {
+    if (r->early) {
         ein__put(&r->ahead, g->code[0].s);
         ein__krows_loop(g, r, "", &r->ahead);
     }
-    r->early = g->nover;
     ein__krows_next(g);
 }
 
@@ -275,12 +393,14 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        int held = (g->nover - r->early + 1) * r->turns * g->vec;
-        if (held > r->held || g->nover == EIN__KOVER) continue;
-        ein__krows_hold(g, r, r->scan.read[k], "c", &r->phases);
+        if (!ein__krows_fits(g, r)) continue;
+        int had = g->nover;
+        ein__krows_hold(g, r, r->scan.read[k], ein__namef(g->ctx, "c%d", r->kept), &r->phases);
+        r->kept += g->nover - had;
     }
     ein__kuncount(g);
     ein__kcount(g, s->body);
+    ein__krows_compute(g, step, r, p, &core);
     ein__ktext value[EIN__KLANES];
     for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, s->body, i);
     if (reduces) {
@@ -366,6 +486,8 @@ static bool ein__krows_vector(ein__kgen *g, ein__val out, const ein__krows *r) {
     for (int i = 0; i < r->nt; i++) order[n++] = r->t[i];
     for (int i = 0; i < r->ns; i++) order[n++] = r->s[i];
     if (!ein__kvector_out(g, out, order, n, &r->scan)) return false;
+    if (g->also.i && !ein__kvector_at(g, g->also, order[n - 1], &r->scan.row[r->also]))
+        return false;
     g->vec_slot = r->s[r->ns - 1];
     return true;
 }
@@ -386,8 +508,7 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         memset(passes, 0, (size_t)arrlen(r.scan.read) * sizeof *passes);
         ein__krows_passes(g, step, &r, passes);
         ein__krows_early(g, step, &r, passes);
-        for (int p = 0; p < step->nval; p++)
-            if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
+        for (int p = 0; p < step->nval; p++) ein__krows_phase(g, step, &r, p, passes);
         ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);
         if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
         EIN_FREE(passes);

@@ -180,6 +180,17 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     }
 }
 
+// A kernel that is part of another one, by itself.
+static void ein__collect_member(ein_ctx *ctx, ein__step own, int rank) {
+    ein__kernel k = ein__step_kernel(ctx, &own);
+    char key[EIN__KEY_LENGTH];
+    ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
+    own.key = ein__name(ctx, key);
+    own.npeer = 0;
+    if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
+    else ein__collect_kernel(ctx, &own, "", rank);
+}
+
 // Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
 static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) {
     for (int i = step->sums ? -1 : 0; i <= step->npeer; i++) {
@@ -191,13 +202,21 @@ static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) 
             own.nval = 1;
             own.sums = NULL;
         }
-        ein__kernel k = ein__step_kernel(ctx, &own);
-        char key[EIN__KEY_LENGTH];
-        ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
-        own.key = ein__name(ctx, key);
-        own.npeer = 0;
-        if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
-        else ein__collect_kernel(ctx, &own, "", rank);
+        ein__collect_member(ctx, own, rank);
+    }
+}
+
+// The same of rows and of the maps in front of them.
+static void ein__collect_fronts(ein_ctx *ctx, const ein__step *step, int rank) {
+    ein__step own = *step;
+    own.also = (ein__val){0};
+    for (int i = 0; i < EIN__ROW_LOADS; i++) own.load[i] = (ein__val){0};
+    ein__collect_member(ctx, own, rank);
+    for (int i = 0; i < EIN__ROW_LOADS && step->load[i].i; i++) {
+        ein__val c = step->load[i];
+        own = (ein__step){
+            .kind = EIN__K_MAP, .name = ctx->value[c.i].name, .out = c, .nval = 1, .val = {c}};
+        ein__collect_member(ctx, own, rank);
     }
 }
 
@@ -208,6 +227,7 @@ static void ein__collect_plan(ein_ctx *ctx, int rank) {
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
         if (step.npeer || step.sums) ein__collect_members(ctx, &step, rank);
+        if (step.kind == EIN__K_ROW && step.load[0].i) ein__collect_fronts(ctx, &step, rank);
     }
 }
 

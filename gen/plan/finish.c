@@ -151,7 +151,7 @@ static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
 
 // Whether a product's loads compute what it multiplies, and whether it adds another one.
 static bool ein__computes_loads(const ein__step *s) {
-    return !s->nrow && (s->load[0].i || s->load[1].i);
+    return s->kind == EIN__K_PRODUCT && !s->nrow && (s->load[0].i || s->load[1].i);
 }
 static bool ein__adds_product(const ein__step *s) { return s->addend.i != 0; }
 
@@ -188,6 +188,21 @@ static bool ein__any_warps(ein_ctx *ctx) {
     return any;
 }
 
+// Joins siblings of the plan, and rows with the maps in front of them, in the order that makes the
+// cheaper plan: a map may be one with its sibling instead. The best plan so far is kept.
+static void ein__join_steps(ein_ctx *ctx, ein__step **best, int64_t *least) {
+    ein__step *apart = ctx->plan.step;
+    bool fronts = true;
+    for (int late = 0; late < 2 && fronts; late++) {
+        ctx->plan.step = ein__copy_steps(apart);
+        if (!late) fronts = ein__front_plan(ctx);
+        ein__join_siblings(ctx, ein__may_join);
+        if (late) ein__front_plan(ctx);
+        ein__keep_steps(ctx, best, least);
+    }
+    arrfree(apart);
+}
+
 // Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, whose
 // warps have sums may be in the way of others as one, and what computes a sum once more gains by
 // siblings alone, so that plans with and without are made.
@@ -208,8 +223,7 @@ EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
         ctx->threads_only = way & 1;
         bool any = ein__stitch_steps(ctx, !(way & 2));
         if (!way) finish = any;
-        ein__join_siblings(ctx, ein__may_join);
-        ein__keep_steps(ctx, &best, &least);
+        ein__join_steps(ctx, &best, &least);
     }
     ctx->threads_only = false;
     arrfree(apart);

@@ -15,7 +15,7 @@ enum {
 
 // Whether threads of the step's kernel have rows with one result each.
 static bool ein__has_threads_rows(ein_ctx *ctx, const ein__step *s) {
-    if (s->kind != EIN__K_ROW || s->npeer || s->nval > EIN__PART_VALUES) return false;
+    if (s->kind != EIN__K_ROW || s->npeer || s->also.i || s->nval > EIN__PART_VALUES) return false;
     ein__kernel k = ein__step_kernel(ctx, s);
     const ein__scope *end = ein__row_end(&k);
     return end && ein__outputs_of(end) <= INT32_MAX &&

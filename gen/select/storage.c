@@ -116,6 +116,19 @@ static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
     return ctx->value[v].dtype == EIN__I32 || ctx->value[v].dtype == EIN__I64;
 }
 
+// Adds to `some` and `all` whether what `ex` is made of are integers and counts, not where these
+// are positions that it reads at.
+static void ein__find_counts(const ein__storer *z, ein__ex ex, bool *some, bool *all) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) {
+        bool counts = ein__is_integer(ctx, e->val) || (z->is[e->val] & EIN__IS_COUNT);
+        *some |= counts;
+        *all &= counts || ctx->value[e->val].weight_only;
+    }
+    for (uint32_t k = 0; k < e->nkid; k++) ein__find_counts(z, e->kid[k], some, all);
+}
+
 // What only integers make, positions and counts, and what an integer is made of: halves do not hold
 // all that are above 2048.
 static void ein__mark_counts(ein__storer *z, ein__val v) {
@@ -124,13 +137,10 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
     if (!s || (s->reduce != EIN__R_NONE && !ein__is_plain_reduction(ctx, s))) return;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool all = true, some = false;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        uint32_t r = ein__ex_get(ctx, reads[i])->val;
-        bool counts = ein__is_integer(ctx, r) || (z->is[r] & EIN__IS_COUNT);
-        some |= counts;
-        all &= counts || ctx->value[r].weight_only;
-        if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i)) z->is[r] |= EIN__IS_COUNT;
-    }
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i))
+            z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_COUNT;
+    ein__find_counts(z, s->body, &some, &all);
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 

@@ -41,8 +41,9 @@ model norms
 input x: f32[24,200]
 weight scale: f32[200] = uniform(lo=0.5, hi=1.5)
 weight bias: f32[200] = randn(std=0.1)
+weight k: f32[200,200] = randn(std=0.1)
 output y
-t = Tanh(x)
+t = MatMul(x, k)
 y = LayerNormalization(t, scale, bias; epsilon=1e-5)
 END
 check 'norm: emit' build/einnet emit "$model" -o "$work/p.cu" --test "$work/p_test.cu"
