@@ -3,7 +3,7 @@
 
 FP16 permits f32 values and FP32 arithmetic anywhere, and TF32 permits FP32. By the estimates that
 emitted files print no plan in FP16 takes longer than the one in TF32, and none of these longer than
-the one in FP32, at full sizes and small ones (networks: full ones), with libraries and without.
+the one in FP32, at full sizes or small ones (networks: full ones), with libraries and without.
 Where that takes a plan of the more exact mode, the file is that mode's, but for a line that says
 so. And by itself FP16 takes no more steps where nothing but conversions could make the difference.
 With libraries no plan takes longer than without, but for what a kernel of our own must be cheaper
@@ -98,10 +98,12 @@ class Modes(Checks):
 
     def models(self):
         for folder in ("models", "models/cases", "tests/unseen"):
-            for path in sorted(glob.glob(os.path.join(ROOT, folder, "*.ein"))):
+            paths = sorted(glob.glob(os.path.join(ROOT, folder, "*.ein")))
+            for turn, path in enumerate(paths):
                 name = os.path.relpath(path, ROOT)[:-len(".ein")]
-                # Networks take seconds each, and tell little more at small sizes.
-                for size in ([],) if folder == "models" else ([], ["--small"]):
+                # Networks take seconds each, and tell little more at small sizes; of the others
+                # every third one is planned at small sizes, in turn.
+                for size in [[] if folder == "models" or turn % 3 else ["--small"]]:
                     every, none = (self.no_dearer(" ".join([name, libs] + size), path, "--libs",
                                                   libs, *size) for libs in ("all", "none"))
                     self.check(" ".join([name, "with libraries"] + size),
