@@ -961,6 +961,7 @@ struct ein_ctx {
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
     ein__table atoms, indices, exprs, scopes;
+    ein__table cuts;  // of products that were priced (tail.c)
     ein__ex **reads;  // by expression: what it reads, once it was asked for (expr.c); stb_ds arrays
     struct ein__known_iter {
         int64_t n;
@@ -17833,10 +17834,15 @@ static int ein__product_tiles(const ein__tiled *p) {
     return p->patch.side ? EIN__PRODUCT_TILES : EIN__PRODUCT_PLAIN;
 }
 
+// Whether tiles that hold f32 on tensor cores may compute product `p`.
+static bool ein__holds_floats(const ein__tiled *p) {
+    return p->held == EIN__F32 &&
+           (p->math == EIN__MATH_TF32 || (p->math == EIN__MATH_FP16 && p->floats));
+}
+
 static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (p->patch.side != t->patch || p->held != EIN__F32 || p->computed || p->each || p->addend)
-        return false;
-    if (p->math != EIN__MATH_TF32 && !(p->math == EIN__MATH_FP16 && p->floats)) return false;
+    if (p->patch.side != t->patch || p->computed || p->each || p->addend) return false;
+    if (!ein__holds_floats(p)) return false;
     return ein__patch_box(p, t)->boxes > 0 && ein__patch_bytes(p, t) <= EIN__PATCH_BYTES;
 }
 
@@ -18022,7 +18028,7 @@ EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__ti
 // The factor that may be a patch. On tensor cores alone, and of products without a batch.
 static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
     ein__patch *h = &p->patch;
-    if (p->math == EIN__MATH_FP32 || p->extent[2] > 1 || p->depth > EIN__PATCH_TERMS) return;
+    if (!ein__holds_floats(p) || p->extent[2] > 1 || p->depth > EIN__PATCH_TERMS) return;
     for (int k = 0; k < 2 && !h->side; k++)
         if (ein__patch_of(ctx, s, p->read[k], p->group[k], p->depth, h->box)) h->side = k + 1;
 }
@@ -18497,8 +18503,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
 }
 
 // The cut that is estimated to be fastest on the context's GPU, and its time.
-EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
-                                    ein__product_cut *cut) {
+static int64_t ein__find_cut(const ein_ctx *ctx, const ein__tiled *p, ein__product_cut *cut) {
     static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t whole, best;
@@ -18533,6 +18538,56 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         }
     }
     return best;
+}
+
+// What cuts of a product depend on, in so many numbers at most.
+enum { EIN__CUT_NUMBERS = 64 };
+
+// The cut of a product and its time, as they were found; the rest tells the product.
+typedef struct ein__known_cut {
+    int64_t ps;
+    ein__product_cut cut;
+    int64_t of[2 * EIN__CUT_NUMBERS];
+} ein__known_cut;
+
+static int ein__put_cut_numbers(const ein__tiled *p, int64_t *to) {
+    int n = 0;
+    int64_t flags[] = {p->scattered,     p->computed,      p->floats,         p->warpgroups,
+                       p->rounded,       p->shifted,       p->addend != NULL, p->patch.side,
+                       (int64_t)p->math, (int64_t)p->held, p->each,           p->together};
+    for (int i = 0; i < (int)(sizeof flags / sizeof *flags); i++) to[n++] = flags[i];
+    for (int i = 0; i < 3; i++) to[n++] = p->extent[i];
+    to[n++] = p->depth;
+    for (int k = 0; k < 2; k++) {
+        const ein__factor_load *l = &p->load[k];
+        int64_t load[] = {l->along, l->half,  l->guarded, l->words, l->apart,
+                          l->each,  l->steps, l->taps,    l->packs};
+        for (int i = 0; i < (int)(sizeof load / sizeof *load); i++) to[n++] = load[i];
+    }
+    for (int i = 0; i < EIN__BOXES && p->patch.side; i++) {
+        to[n++] = p->patch.box[i].boxes;
+        to[n++] = p->patch.box[i].elements;
+    }
+    EIN_ASSERT(n <= EIN__CUT_NUMBERS);
+    return n;
+}
+
+// The same, which is asked for again and again: plans are priced under many layouts.
+EIN__FN int64_t ein__product_cut_of(ein_ctx *ctx, const ein__tiled *p, ein__product_cut *cut) {
+    ein__known_cut c;
+    memset(&c, 0, sizeof c);
+    int n = ein__put_cut_numbers(p, c.of);
+    if (p->addend) n += ein__put_cut_numbers(p->addend, c.of + n);
+    size_t size = offsetof(ein__known_cut, of) + (size_t)n * sizeof *c.of;
+    ctx->cuts.derived = offsetof(ein__known_cut, of);
+    uint32_t id = ein__interned(&ctx->cuts, &c, size);
+    if (!id) {
+        c.ps = ein__find_cut(ctx, p, &c.cut);
+        id = ein__intern(&ctx->arena, &ctx->cuts, &c, size);
+    }
+    const ein__known_cut *known = ctx->cuts.rec[id];
+    *cut = known->cut;
+    return known->ps;
 }
 
 // The cut's name in tables of costs: its tile's and, where blocks share the terms, how many do
@@ -37948,8 +38003,8 @@ static void ein__place_step(ein_ctx *ctx, ein__step *step) {
     if (map.i != places.i) step->val[step->nval++] = map;
 }
 
-// The step that computes stored value `v` under the layouts as they stand, without its cost when a
-// kernel does it. Gives whether a library does.
+// The step that computes stored value `v` under the layouts as they stand, without its cost and how
+// blocks share it when a kernel does. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
     *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ein__val of = sel->first[v.i]; of.i && step->nval < EIN__STEP_VALUES; of = sel->next[of.i])
@@ -37965,9 +38020,6 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
-    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
-    if (step->kind == EIN__K_REDUCE || step->kind == EIN__K_PLACE) ein__share_step(ctx, step);
-    if (step->kind == EIN__K_ATTENTION) ein__attention_step(ctx, step);
     return false;
 }
 
@@ -38058,6 +38110,9 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         if (ein__is_engine(step.algorithm) && !ein__is_aligned_conv(ctx, &step))
             step.algorithm = NULL;
     } else {
+        if (step.kind == EIN__K_PRODUCT) ein__cut_step(ctx, &step, NULL);
+        if (step.kind == EIN__K_REDUCE || step.kind == EIN__K_PLACE) ein__share_step(ctx, &step);
+        if (step.kind == EIN__K_ATTENTION) ein__attention_step(ctx, &step);
         step.ps = ein__step_cost(ctx, &step);
         ein__find_kernel_row(ctx, &step);
     }
@@ -61634,8 +61689,9 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->passed);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
-    ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
-    for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
+    ein__table *tables[] = {&ctx->names, &ctx->atoms,  &ctx->indices,
+                            &ctx->exprs, &ctx->scopes, &ctx->cuts};
+    for (int i = 0; i < 6; i++) ein__table_free(tables[i]);
     for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);

@@ -605,6 +605,7 @@ struct ein_ctx {
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
     ein__table atoms, indices, exprs, scopes;
+    ein__table cuts;  // of products that were priced (tail.c)
     ein__ex **reads;  // by expression: what it reads, once it was asked for (expr.c); stb_ds arrays
     struct ein__known_iter {
         int64_t n;

@@ -153,10 +153,15 @@ static int ein__product_tiles(const ein__tiled *p) {
     return p->patch.side ? EIN__PRODUCT_TILES : EIN__PRODUCT_PLAIN;
 }
 
+// Whether tiles that hold f32 on tensor cores may compute product `p`.
+static bool ein__holds_floats(const ein__tiled *p) {
+    return p->held == EIN__F32 &&
+           (p->math == EIN__MATH_TF32 || (p->math == EIN__MATH_FP16 && p->floats));
+}
+
 static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (p->patch.side != t->patch || p->held != EIN__F32 || p->computed || p->each || p->addend)
-        return false;
-    if (p->math != EIN__MATH_TF32 && !(p->math == EIN__MATH_FP16 && p->floats)) return false;
+    if (p->patch.side != t->patch || p->computed || p->each || p->addend) return false;
+    if (!ein__holds_floats(p)) return false;
     return ein__patch_box(p, t)->boxes > 0 && ein__patch_bytes(p, t) <= EIN__PATCH_BYTES;
 }
 
@@ -342,7 +347,7 @@ EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__ti
 // The factor that may be a patch. On tensor cores alone, and of products without a batch.
 static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
     ein__patch *h = &p->patch;
-    if (p->math == EIN__MATH_FP32 || p->extent[2] > 1 || p->depth > EIN__PATCH_TERMS) return;
+    if (!ein__holds_floats(p) || p->extent[2] > 1 || p->depth > EIN__PATCH_TERMS) return;
     for (int k = 0; k < 2 && !h->side; k++)
         if (ein__patch_of(ctx, s, p->read[k], p->group[k], p->depth, h->box)) h->side = k + 1;
 }

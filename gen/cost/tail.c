@@ -110,8 +110,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
 }
 
 // The cut that is estimated to be fastest on the context's GPU, and its time.
-EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
-                                    ein__product_cut *cut) {
+static int64_t ein__find_cut(const ein_ctx *ctx, const ein__tiled *p, ein__product_cut *cut) {
     static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t whole, best;
@@ -146,6 +145,56 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         }
     }
     return best;
+}
+
+// What cuts of a product depend on, in so many numbers at most.
+enum { EIN__CUT_NUMBERS = 64 };
+
+// The cut of a product and its time, as they were found; the rest tells the product.
+typedef struct ein__known_cut {
+    int64_t ps;
+    ein__product_cut cut;
+    int64_t of[2 * EIN__CUT_NUMBERS];
+} ein__known_cut;
+
+static int ein__put_cut_numbers(const ein__tiled *p, int64_t *to) {
+    int n = 0;
+    int64_t flags[] = {p->scattered,     p->computed,      p->floats,         p->warpgroups,
+                       p->rounded,       p->shifted,       p->addend != NULL, p->patch.side,
+                       (int64_t)p->math, (int64_t)p->held, p->each,           p->together};
+    for (int i = 0; i < (int)(sizeof flags / sizeof *flags); i++) to[n++] = flags[i];
+    for (int i = 0; i < 3; i++) to[n++] = p->extent[i];
+    to[n++] = p->depth;
+    for (int k = 0; k < 2; k++) {
+        const ein__factor_load *l = &p->load[k];
+        int64_t load[] = {l->along, l->half,  l->guarded, l->words, l->apart,
+                          l->each,  l->steps, l->taps,    l->packs};
+        for (int i = 0; i < (int)(sizeof load / sizeof *load); i++) to[n++] = load[i];
+    }
+    for (int i = 0; i < EIN__BOXES && p->patch.side; i++) {
+        to[n++] = p->patch.box[i].boxes;
+        to[n++] = p->patch.box[i].elements;
+    }
+    EIN_ASSERT(n <= EIN__CUT_NUMBERS);
+    return n;
+}
+
+// The same, which is asked for again and again: plans are priced under many layouts.
+EIN__FN int64_t ein__product_cut_of(ein_ctx *ctx, const ein__tiled *p, ein__product_cut *cut) {
+    ein__known_cut c;
+    memset(&c, 0, sizeof c);
+    int n = ein__put_cut_numbers(p, c.of);
+    if (p->addend) n += ein__put_cut_numbers(p->addend, c.of + n);
+    size_t size = offsetof(ein__known_cut, of) + (size_t)n * sizeof *c.of;
+    ctx->cuts.derived = offsetof(ein__known_cut, of);
+    uint32_t id = ein__interned(&ctx->cuts, &c, size);
+    if (!id) {
+        c.ps = ein__find_cut(ctx, p, &c.cut);
+        id = ein__intern(&ctx->arena, &ctx->cuts, &c, size);
+    }
+    const ein__known_cut *known = ctx->cuts.rec[id];
+    *cut = known->cut;
+    return known->ps;
 }
 
 // The cut's name in tables of costs: its tile's and, where blocks share the terms, how many do

@@ -255,8 +255,8 @@ static void ein__place_step(ein_ctx *ctx, ein__step *step) {
     if (map.i != places.i) step->val[step->nval++] = map;
 }
 
-// The step that computes stored value `v` under the layouts as they stand, without its cost when a
-// kernel does it. Gives whether a library does.
+// The step that computes stored value `v` under the layouts as they stand, without its cost and how
+// blocks share it when a kernel does. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
     *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ein__val of = sel->first[v.i]; of.i && step->nval < EIN__STEP_VALUES; of = sel->next[of.i])
@@ -272,9 +272,6 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
     if (step->kind == EIN__K_MAP &&
         ein__is_transpose(ctx, ein__scope_of(ctx, v), ctx->plan.layout[v.i].stride))
         step->kind = EIN__K_TRANSPOSE;
-    if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
-    if (step->kind == EIN__K_REDUCE || step->kind == EIN__K_PLACE) ein__share_step(ctx, step);
-    if (step->kind == EIN__K_ATTENTION) ein__attention_step(ctx, step);
     return false;
 }
 
@@ -365,6 +362,9 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         if (ein__is_engine(step.algorithm) && !ein__is_aligned_conv(ctx, &step))
             step.algorithm = NULL;
     } else {
+        if (step.kind == EIN__K_PRODUCT) ein__cut_step(ctx, &step, NULL);
+        if (step.kind == EIN__K_REDUCE || step.kind == EIN__K_PLACE) ein__share_step(ctx, &step);
+        if (step.kind == EIN__K_ATTENTION) ein__attention_step(ctx, &step);
         step.ps = ein__step_cost(ctx, &step);
         ein__find_kernel_row(ctx, &step);
     }
