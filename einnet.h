@@ -22480,6 +22480,7 @@ typedef struct ein__attention_tile {
     int64_t score;  // operations of a score where no mask hides it
     int64_t asked;  // the first cache's cycles for what two keys' scores of a warp read
     int64_t row_bytes, key_bytes;  // of that: bytes of a row's key; of a key's for all rows
+    ein__attention_work load[3];   // what loads of queries, keys and values take
     int lanes, ahead;              // few rows; else 0
     int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
     int parts;           // blocks that share the keys of a tile
@@ -22577,6 +22578,10 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
     t->score += ein__ex_operations(ctx, a->gate);
     ein__attention_asks(ctx, a, score, t);
     ein__attention_asks(ctx, a, a->gate, t);
+    const ein__ex part[] = {a->query, a->key, a->value};
+    const uint32_t along[] = {a->depth, a->depth, a->cols};
+    for (int k = 0; k < 3; k++)
+        if (part[k].i) t->load[k] = ein__attention_loading(ctx, a, part[k], along[k]);
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -22665,13 +22670,11 @@ static bool ein__attention_fits(ein__attention_tile *t, int rm, int rn) {
 }
 
 // Instructions that `n` elements of a factor take that is computed as it is loaded; 0: it is not.
-static int64_t ein__attention_issued(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
-                                     uint32_t slots, int64_t n) {
-    if (!a->nload) return 0;
-    ein__attention_work w = ein__attention_loading(ctx, a, factor, slots);
-    if (!w.computed) return 0;
-    int64_t loads = ein__times(ein__times(n, w.reads), EIN__ATTENTION_COPY);
-    return ein__plus(ein__times(n, w.operations), loads / w.width);
+static int64_t ein__attention_issued(const ein__attention *a, const ein__attention_work *w,
+                                     int64_t n) {
+    if (!a->nload || !w->computed) return 0;
+    int64_t loads = ein__times(ein__times(n, w->reads), EIN__ATTENTION_COPY);
+    return ein__plus(ein__times(n, w->operations), loads / w->width);
 }
 
 // Those of a query, for all tiles that one multiprocessor has.
@@ -22679,7 +22682,7 @@ static int64_t ein__attention_query(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t n = ein__times(t->rows, t->depth);
     int64_t tiles = ein__ceil(ein__attention_blocks(t), ein__gpu_of(ctx)->sms);
-    return ein__times(ein__attention_issued(ctx, a, a->query, a->depth, n), tiles);
+    return ein__times(ein__attention_issued(a, &t->load[0], n), tiles);
 }
 
 // How many of a tile's turns are beyond the ends of `n` places, where u is at first + by * u.
@@ -22739,9 +22742,8 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     int64_t flop = ein__plus(products * ein__attention_inside(ctx, a, t) / 1000, each);
     int64_t span = ein__attention_span(g, t);
     flop = ein__times(ein__times(8 * t->rm, span), flop);
-    int64_t loads = ein__attention_issued(ctx, a, a->key, a->depth, ein__times(span, t->depth));
-    loads = ein__plus(loads,
-                      ein__attention_issued(ctx, a, a->value, a->cols, ein__times(span, t->cols)));
+    int64_t loads = ein__attention_issued(a, &t->load[1], ein__times(span, t->depth));
+    loads = ein__plus(loads, ein__attention_issued(a, &t->load[2], ein__times(span, t->cols)));
     loads = ein__plus(loads, ein__times(ein__attention_query(ctx, a, t), g->sms));
     flop = ein__plus(flop, ein__times(2, loads));
     int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
@@ -22826,9 +22828,8 @@ static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, 
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t tiles = ein__attention_count_tiles(t);
-    int64_t key = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).bytes : 0;
-    int64_t value = ein__attention_loading(ctx, a, a->value, a->cols).bytes;
-    int64_t each = key * t->depth + value * t->cols + t->key_bytes;
+    int64_t key = a->dot.i ? t->load[1].bytes : 0;
+    int64_t each = key * t->depth + t->load[2].bytes * t->cols + t->key_bytes;
     each = ein__plus(each, ein__times(t->lines, t->row_bytes));
     int64_t bytes = ein__times(ein__times(tiles, t->met), each);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
@@ -22848,8 +22849,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t *const part[] = {&products, &wide, &narrow}, inside = ein__attention_inside(ctx, a, t);
     for (int p = 0; p < 3; p++) *part[p] = ein__times(*part[p], inside) / 1000;
     int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE);
-    int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
-    int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
+    int64_t key = ein__attention_issued(a, &t->load[1], t->keys * depth);
+    int64_t value = ein__attention_issued(a, &t->load[2], t->keys * t->width);
     int64_t copied = (key ? 0 : depth) + (value ? 0 : t->width);
     int64_t copies = t->keys * copied * size / 16 / 128 * EIN__ATTENTION_COPY + (key + value) / 128;
     int64_t issued = products + wide + narrow + copies;
@@ -22884,8 +22885,8 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t ps = ein__muldiv(ein__times(all, EIN__ATTENTION_APART) / 10, clock, g->fp32);
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
     // What is computed is waited for, not on its way meanwhile.
-    int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
-    waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
+    int64_t waits = ein__attention_issued(a, &t->load[1], 1) > 0;
+    waits += ein__attention_issued(a, &t->load[2], 1) > 0;
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
     int64_t block = ein__times(ein__times(turn, turns), EIN__ATTENTION_BLOCK) / 10;
@@ -22917,8 +22918,8 @@ static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
 // Sizes of tiles of few rows; false when there are none.
 static bool ein__few_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
     (void)ein__attention_sizes(ctx, a, t);
-    t->kw = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).width : 1;
-    t->vw = ein__attention_loading(ctx, a, a->value, a->cols).width;
+    t->kw = a->dot.i ? t->load[1].width : 1;
+    t->vw = t->load[2].width;
     t->rows = (int)ein__ceil(t->nrow, ein__ceil(t->nrow, EIN__ATTENTION_ROWS));
     t->math = EIN__MATH_FP32;
     return t->kw && t->vw && t->depth <= EIN__ATTENTION_SHARED / 4;
@@ -22962,8 +22963,8 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
     int64_t spread = t->ahead * ((t->kw == 8) * t->ke + (t->vw == 8) * t->ve);
     int64_t issued = ein__plus(scores, copies + spread + EIN__ATTENTION_TURN);
-    issued = ein__plus(issued, ein__attention_issued(ctx, a, a->key, a->depth, t->ahead * t->ke));
-    issued = ein__plus(issued, ein__attention_issued(ctx, a, a->value, a->cols, t->ahead * t->ve));
+    issued = ein__plus(issued, ein__attention_issued(a, &t->load[1], t->ahead * t->ke));
+    issued = ein__plus(issued, ein__attention_issued(a, &t->load[2], t->ahead * t->ve));
     int64_t cycles = ein__times(issued, ein__attention_span(g, t) / (g->sms * t->keys));
     cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / EIN__ATTENTION_THREADS);
     cycles = ein__times(cycles, EIN__ATTENTION_THREADS / lanes);
