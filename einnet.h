@@ -37218,7 +37218,8 @@ static ein__ex ein__front_read(ein_ctx *ctx, const ein__step *rows, ein__val c) 
     for (int k = 0; k < rows->nval; k++) {
         ein__ex body = ein__scope_of(ctx, rows->val[k])->body;
         const ein__ex *reads = ein__ex_reads(ctx, body);
-        if (ein__ex_looks_up(ctx, body, c)) return (ein__ex){0};
+        bool inside = k + 1 < rows->nval && ein__is_map(ctx, rows->val[k]);
+        if (inside || ein__ex_looks_up(ctx, body, c)) return (ein__ex){0};
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             if (ein__ex_get(ctx, reads[i])->val != c.i) continue;
             if (found.i && found.i != reads[i].i) return (ein__ex){0};
@@ -52508,10 +52509,12 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
         bool last = i + 1 == step->nval;
         if (!s && x->reduce != EIN__R_NONE) s = x;
         if (!last)
-            g->inner[g->ninner++] =
-                (ein__kinner){.v = step->val[i], .text = {ein__namef(g->ctx, "s%d", i)}};
+            g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
+                                                  .text = {ein__namef(g->ctx, "s%d", i)},
+                                                  .put = x->reduce == EIN__R_NONE};
         if (last && s) r->ends = x->nt == s->nt;
-        ein__kscan_expr(g, &r->scan, ein__krows_body(g, step, r, i, false));
+        if (last || x->reduce != EIN__R_NONE)
+            ein__kscan_expr(g, &r->scan, ein__krows_body(g, step, r, i, false));
     }
     if (step->also.i) ein__krows_place(g, step, r);
     if (!s) return false;
@@ -52581,6 +52584,7 @@ static void ein__krows_passes(ein__kgen *g, const ein__step *step, ein__krows *r
     bool again = false;
     for (int i = 0; i < r->nfront; i++) again |= r->times[i] > 1;
     for (int p = 0; p < step->nval; p++) {
+        if (p + 1 < step->nval && g->inner[p].put) continue;
         ein__kscan one = ein__kscan_make(g);
         ein__kscan_expr(g, &one, ein__krows_body(g, step, r, p, r->turns > 0));
         for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read); k++)
@@ -52900,7 +52904,8 @@ static bool ein__krow_kernel(ein__kgen *g, const ein__step *step, const char *hi
         memset(passes, 0, (size_t)arrlen(r.scan.read) * sizeof *passes);
         ein__krows_passes(g, step, &r, passes);
         ein__krows_early(g, step, &r, passes);
-        for (int p = 0; p < step->nval; p++) ein__krows_phase(g, step, &r, p, passes);
+        for (int p = 0; p < step->nval; p++)
+            if (p + 1 == step->nval || !g->inner[p].put) ein__krows_phase(g, step, &r, p, passes);
         ok = !g->too_wide && !g->scattered && (r.rows <= INT32_MAX || g->wide);
         if (ok && !g->overflow) ein__krows_finish(g, step, &r, hint, out, l);
         EIN_FREE(passes);

@@ -9,6 +9,8 @@ and probes ask for these. Ends with `N passed, N failed`.
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -109,6 +111,17 @@ def runs(folder):
             checks.expect("%s is right, %s" % (name, mode), 0, program.status(mode=mode))
 
 
+def compiled(folder):
+    """Long rows, and what they are made of in registers: none of it in memory, says nvcc."""
+    for name in ("a block, an output", "a long column, an output"):
+        harness.emit(folder, written(folder, CASES[name]))
+        done = subprocess.run(["nvcc", "-std=c++14", "-arch=sm_87", "-cubin", "-Werror",
+                               "all-warnings", "-Xptxas", "-warn-spills,-warn-lmem-usage",
+                               "-Xptxas", "-Werror", "-o", os.path.join(folder, "out.cubin"),
+                               os.path.join(folder, "out.cu")], capture_output=True, text=True)
+        checks.check("%s is compiled" % name, done.returncode == 0, done.stdout + done.stderr)
+
+
 def planted(folder):
     program = harness.Judged(folder, written(folder, CASES["a warp, an output"]))
     for name, what, instead in (("what is kept", r"(c0\[j\]) = tanhf", r"\1 = -tanhf"),
@@ -136,6 +149,8 @@ def main():
         forms(folder)
         runs(folder)
         planted(folder)
+        if shutil.which("nvcc"):
+            compiled(folder)
         tables(folder)
     return checks.finish()
 

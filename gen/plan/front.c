@@ -29,7 +29,8 @@ static ein__ex ein__front_read(ein_ctx *ctx, const ein__step *rows, ein__val c) 
     for (int k = 0; k < rows->nval; k++) {
         ein__ex body = ein__scope_of(ctx, rows->val[k])->body;
         const ein__ex *reads = ein__ex_reads(ctx, body);
-        if (ein__ex_looks_up(ctx, body, c)) return (ein__ex){0};
+        bool inside = k + 1 < rows->nval && ein__is_map(ctx, rows->val[k]);
+        if (inside || ein__ex_looks_up(ctx, body, c)) return (ein__ex){0};
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             if (ein__ex_get(ctx, reads[i])->val != c.i) continue;
             if (found.i && found.i != reads[i].i) return (ein__ex){0};
