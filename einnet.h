@@ -36647,6 +36647,19 @@ static const ein__step *ein__as_kernel(ein_ctx *ctx, const ein__step *step) {
     return loops;
 }
 
+// What a kernel made of two steps costs, and the key of its row, where there may be one.
+static void ein__price_kernel(ein_ctx *ctx, ein__step *s) {
+    char key[EIN__KEY_LENGTH];
+    s->ps = ein__cost_step(ctx, s);
+    s->key = NULL;
+    s->measured = false;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return;
+    ein__kernel k = ein__step_kernel(ctx, s);
+    ein__put_kernel_key(key, s->kind, ein__kernel_id(ctx, &k));
+    s->key = ein__name(ctx, key);
+    s->measured = ein__row_of(ctx, key) != NULL;
+}
+
 // Whether step `j` may do what step `i` does, whose result `v` it reads.
 static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) {
     ein_ctx *ctx = s->ctx;
@@ -37148,15 +37161,7 @@ static ein__step ein__recomputed_step(ein_ctx *ctx, const ein__step *head, const
     s.nval = 0;
     for (int k = 0; k < head->nval; k++) s.val[s.nval++] = head->val[k];
     s.val[s.nval++] = map->val[0];
-    s.ps = ein__cost_step(ctx, &s);
-    s.key = NULL;
-    s.measured = false;
-    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
-    char key[EIN__KEY_LENGTH];
-    ein__kernel k = ein__step_kernel(ctx, &s);
-    ein__put_kernel_key(key, s.kind, ein__kernel_id(ctx, &k));
-    s.key = ein__name(ctx, key);
-    s.measured = ein__row_of(ctx, key) != NULL;
+    ein__price_kernel(ctx, &s);
     return s;
 }
 
@@ -37255,20 +37260,12 @@ static ein__ex ein__may_front(const ein__stitcher *s, int i, int j, bool *also) 
 // Rows with map `c` in front of them, which they compute as `ex`.
 static ein__step ein__with_front(ein_ctx *ctx, const ein__step *rows, ein__val c, ein__ex ex,
                                  bool also) {
-    char key[EIN__KEY_LENGTH];
     ein__step s = *rows;
     int at = s.load[0].i != 0;
     s.load[at] = c;
     s.loaded[at] = ex;
     if (also) s.also = c;
-    s.ps = ein__cost_step(ctx, &s);
-    s.key = NULL;
-    s.measured = false;
-    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
-    ein__kernel k = ein__step_kernel(ctx, &s);
-    ein__put_kernel_key(key, s.kind, ein__kernel_id(ctx, &k));
-    s.key = ein__name(ctx, key);
-    s.measured = ein__row_of(ctx, key) != NULL;
+    ein__price_kernel(ctx, &s);
     return s;
 }
 

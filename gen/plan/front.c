@@ -66,20 +66,12 @@ static ein__ex ein__may_front(const ein__stitcher *s, int i, int j, bool *also) 
 // Rows with map `c` in front of them, which they compute as `ex`.
 static ein__step ein__with_front(ein_ctx *ctx, const ein__step *rows, ein__val c, ein__ex ex,
                                  bool also) {
-    char key[EIN__KEY_LENGTH];
     ein__step s = *rows;
     int at = s.load[0].i != 0;
     s.load[at] = c;
     s.loaded[at] = ex;
     if (also) s.also = c;
-    s.ps = ein__cost_step(ctx, &s);
-    s.key = NULL;
-    s.measured = false;
-    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
-    ein__kernel k = ein__step_kernel(ctx, &s);
-    ein__put_kernel_key(key, s.kind, ein__kernel_id(ctx, &k));
-    s.key = ein__name(ctx, key);
-    s.measured = ein__row_of(ctx, key) != NULL;
+    ein__price_kernel(ctx, &s);
     return s;
 }
 

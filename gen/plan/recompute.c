@@ -28,15 +28,7 @@ static ein__step ein__recomputed_step(ein_ctx *ctx, const ein__step *head, const
     s.nval = 0;
     for (int k = 0; k < head->nval; k++) s.val[s.nval++] = head->val[k];
     s.val[s.nval++] = map->val[0];
-    s.ps = ein__cost_step(ctx, &s);
-    s.key = NULL;
-    s.measured = false;
-    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
-    char key[EIN__KEY_LENGTH];
-    ein__kernel k = ein__step_kernel(ctx, &s);
-    ein__put_kernel_key(key, s.kind, ein__kernel_id(ctx, &k));
-    s.key = ein__name(ctx, key);
-    s.measured = ein__row_of(ctx, key) != NULL;
+    ein__price_kernel(ctx, &s);
     return s;
 }
 

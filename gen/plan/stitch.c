@@ -291,6 +291,19 @@ static const ein__step *ein__as_kernel(ein_ctx *ctx, const ein__step *step) {
     return loops;
 }
 
+// What a kernel made of two steps costs, and the key of its row, where there may be one.
+static void ein__price_kernel(ein_ctx *ctx, ein__step *s) {
+    char key[EIN__KEY_LENGTH];
+    s->ps = ein__cost_step(ctx, s);
+    s->key = NULL;
+    s->measured = false;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return;
+    ein__kernel k = ein__step_kernel(ctx, s);
+    ein__put_kernel_key(key, s->kind, ein__kernel_id(ctx, &k));
+    s->key = ein__name(ctx, key);
+    s->measured = ein__row_of(ctx, key) != NULL;
+}
+
 // Whether step `j` may do what step `i` does, whose result `v` it reads.
 static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) {
     ein_ctx *ctx = s->ctx;
