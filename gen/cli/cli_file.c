@@ -358,14 +358,20 @@ static bool open_temporary(cli_sink *sink, const struct stat *old, cli_error *er
     while (sink->slot < MAX_TEMPORARIES - 1 && temporaries[sink->slot]) {
         sink->slot++;
     }
+    // A signal between the two would leave a file that no handler knows.
+    sigset_t signals, before;
+    sigfillset(&signals);
+    sigprocmask(SIG_BLOCK, &signals, &before);
     sink->fd = mkstemp(name);
+    int failure = errno;
+    temporaries[sink->slot] = sink->fd >= 0 ? name : NULL;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (sink->fd < 0) {
-        io_error(error, sink->path, errno);
+        io_error(error, sink->path, failure);
         free(name);
         return false;
     }
     sink->temporary = name;
-    temporaries[sink->slot] = name;
     mode_t mask = umask(0);
     umask(mask);
     fchmod(sink->fd, old ? old->st_mode & 0777 : 0666 & ~mask);

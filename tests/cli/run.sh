@@ -522,6 +522,21 @@ for signal in INT TERM HUP; do
     wait $pid
     [ $? -gt 128 ] && cmp -s old.weights m.weights && pass || fail "SIG$signal while packing" err
 done
+# The worst moment: when the file is there and its name is not known yet.
+cat > early.c << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+int mkstemp(char *name) {
+    int (*create)(char *) = (int (*)(char *))dlsym(RTLD_NEXT, "mkstemp");
+    int fd = create(name);
+    raise(SIGTERM);
+    return fd;
+}
+END
+${CC:-cc} -shared -fPIC -o early.so early.c -ldl
+LD_PRELOAD=$work/early.so "$einnet" pack m.ein -o old.weights 2> err
+[ $? = 143 ] && cmp -s old.weights m.weights && pass || fail 'a signal as the temporary begins' err
 left 'after signals'
 
 # Files that become shorter while they are read. A text was read before anything is printed.
