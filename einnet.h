@@ -509,7 +509,7 @@ typedef enum {
     EIN__S_ONES,
     EIN__S_RANDN,
     EIN__S_UNIFORM
-} ein__skind;
+} ein__source_kind;
 
 // A tensor of the flat graph: blocks and repeats are expanded, every dim is a number.
 typedef struct ein__tensor {
@@ -519,8 +519,8 @@ typedef struct ein__tensor {
     ein__shape shape;
     int64_t lo[EIN__MAX_RANK];  // first index per dimension: non-zero only for equations' results
     ein__pos pos;
-    int node;           // producing node, -1 for inputs and weights
-    ein__skind source;  // weights
+    int node;                 // producing node, -1 for inputs and weights
+    ein__source_kind source;  // weights
     const char *blob, *key;
     int64_t seed;
     double a, b;  // std, or lo and hi
@@ -736,7 +736,10 @@ typedef enum {
     EIN__K_BASIS,      // small constant transform: tiles in registers
     EIN__K_ATTENTION,  // product, softmax and product in tiles, the scores never stored
     EIN__K_PRODUCT     // contraction of any form: tiles through shared memory, epilogue fused
-} ein__skind2;
+} ein__kind;
+
+// Where the hashes of templates stand that kernels made of several have beside those of kinds.
+enum { EIN__SEED_STITCH = 15, EIN__SEED_SIBLINGS, EIN__SEED_CHAIN, EIN__SEEDS };
 
 // The arithmetic of a library call; see precision.c.
 typedef enum { EIN__MATH_FP32, EIN__MATH_TF32, EIN__MATH_FP16 } ein__math;
@@ -788,7 +791,7 @@ enum { EIN__ROW_LOADS = 2 };     // maps that a row's kernel computes in front o
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
-    ein__skind2 kind;
+    ein__kind kind;
     const char *name;  // unique, content-derived, a C identifier
     ein__val out;
     int nval;
@@ -975,11 +978,11 @@ struct ein_ctx {
     struct {
         char *key;
         int value;
-    } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
-    uint64_t cost_hash;        // of the tables given, 0: none
-    int kernel_rows;           // of them are of kernels of our own, for this GPU
-    ein__slice slice;          // emitted is a part of a kernel (stitch.c, siblings.c)
-    uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
+    } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
+    uint64_t cost_hash;     // of the tables given, 0: none
+    int kernel_rows;        // of them are of kernels of our own, for this GPU
+    ein__slice slice;       // emitted is a part of a kernel (stitch.c, siblings.c)
+    uint64_t kernel_seed[EIN__SEEDS];  // by ein__kind, EIN__SEED_X: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     bool probed;  // `kernels` has those of all plans
@@ -7518,7 +7521,7 @@ static bool ein__source_blob(ein__expander *x, const ein__stmt *s, ein__tensor *
 static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
     static const struct {
         const char *name;
-        ein__skind kind;
+        ein__source_kind kind;
         const char *known[4];
     } seeded[] = {{"zeros", EIN__S_ZEROS, {NULL}},
                   {"ones", EIN__S_ONES, {NULL}},
@@ -8115,7 +8118,7 @@ static void ein__json_value(ein__buf *b, const ein__ast *a) {
 }
 
 static void ein__json_source(ein_ctx *ctx, ein__buf *b, const ein__tensor *t) {
-    // ORDER ein__skind
+    // ORDER ein__source_kind
     static const char *const kind[] = {"none", "blob", "zeros", "ones", "randn", "uniform"};
     ein__putf(b, ", \"source\": {\"kind\": \"%s\"", kind[t->source]);
     if (t->source == EIN__S_BLOB) {
@@ -16734,6 +16737,9 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
+// A node of a CUDA graph, ps.
+static int64_t ein__launch_ps(const ein__gpu *g) { return g->node_ns * 1000; }
+
 // FP32 units of an SM, each of which makes two operations a clock at most.
 static int64_t ein__sm_lanes(const ein__gpu *g) { return g->cc >= 70 && g->cc <= 80 ? 64 : 128; }
 
@@ -16992,7 +16998,7 @@ static const char *ein__library_of(const ein__cost_row *r) {
     return *r->algorithm ? "cublaslt" : "cublas";
 }
 
-static const char *ein__kernel_word(ein__skind2 kind) {
+static const char *ein__kernel_word(ein__kind kind) {
     switch (kind) {
     case EIN__K_TRANSPOSE: return "transpose";
     case EIN__K_REDUCE: return "reduce";
@@ -17019,7 +17025,7 @@ static bool ein__is_kernel_kind(const char *s, size_t n) {
     static const char *const joined[] = {"stitch", "siblings", "chain", "finish"};
     bool found = false;
     for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT; k++)
-        found |= ein__spells(s, n, ein__kernel_word((ein__skind2)k));
+        found |= ein__spells(s, n, ein__kernel_word((ein__kind)k));
     for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
         found |= ein__spells(s, n, joined[i]);
     return found;
@@ -17315,7 +17321,7 @@ static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots) {
     return h;
 }
 
-static uint64_t ein__hash_kind(const ein_ctx *ctx, ein__skind2 kind) {
+static uint64_t ein__hash_kind(const ein_ctx *ctx, ein__kind kind) {
     // Kernels that multiply may have other instructions in other modes.
     bool product = kind == EIN__K_PRODUCT || kind == EIN__K_BAND || kind == EIN__K_ATTENTION;
     uint64_t h = ein__mix(ein__mix(EIN_CODEGEN, ctx->kernel_seed[kind]), kind);
@@ -17335,7 +17341,7 @@ static uint64_t ein__hash_result(uint64_t h, const ein__scope *s, const int64_t 
     return ein__mix(h, (uint64_t)size);
 }
 
-static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__skind2 kind, uint64_t id) {
+static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__kind kind, uint64_t id) {
     snprintf(key, EIN__KEY_LENGTH, "kernel %s %016llx", ein__kernel_word(kind),
              (unsigned long long)id);
 }
@@ -19328,7 +19334,7 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
         memory = ein__plus(
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
     int64_t ps = ein__most(ein__most(w->math_ps, w->chain_ps), memory);
-    ps = ein__plus(ps, ein__plus(g->node_ns * 1000, w->extra_ps));
+    ps = ein__plus(ps, ein__plus(ein__launch_ps(g), w->extra_ps));
     return ein__least(ps, EIN__PS_LIMIT);
 }
 
@@ -19486,7 +19492,7 @@ static int64_t ein__bounded(ein_ctx *ctx, const ein__scope *s, int64_t terms) {
 // memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as
 // well.
 typedef struct ein__kernel {
-    ein__skind2 kind;
+    ein__kind kind;
     int n;
     const ein__scope *s[EIN__STEP_VALUES];
     ein__val inner[EIN__STEP_VALUES];
@@ -20439,8 +20445,8 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
 
 // A kernel of its own for definition `s`, with map `m` (or none) fused that reads it by `read`.
 // Dense, but for values that a plan has placed.
-static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s,
-                                     ein__val m, ein__ex read, int64_t *out) {
+static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__kind kind, const ein__scope *s, ein__val m,
+                                     ein__ex read, int64_t *out) {
     ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
     k.fma = ctx->strict && kind == EIN__K_PRODUCT;
     if (m.i) {
@@ -20454,7 +20460,7 @@ static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__
     return k;
 }
 
-static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+static int64_t ein__cost_scope(ein_ctx *ctx, ein__kind kind, const ein__scope *s, ein__val m,
                                ein__ex read) {
     int64_t out[EIN__MAX_RANK];
     ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
@@ -20462,7 +20468,7 @@ static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope 
 }
 
 // Whether that cost is a measured one.
-static bool ein__is_scope_measured(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+static bool ein__is_scope_measured(ein_ctx *ctx, ein__kind kind, const ein__scope *s, ein__val m,
                                    ein__ex read) {
     int64_t out[EIN__MAX_RANK];
     ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
@@ -20653,7 +20659,7 @@ static ein__math ein__conv_math(const ein__conv *c) {
 static int64_t ein__conv_conversions(const ein__gpu *g, const ein__conv *c, const ein__work *w) {
     if (c->nhwc) return 0;
     int64_t bytes = ein__times(ein__work_bytes(w), 2);
-    return ein__plus(ein__memory_ps(g, bytes, EIN__CONVERSION_SHARE, false), 3 * g->node_ns * 1000);
+    return ein__plus(ein__memory_ps(g, bytes, EIN__CONVERSION_SHARE, false), 3 * ein__launch_ps(g));
 }
 
 // Of the data gradient: every phase of the strides is a product of its own, with some of the taps.
@@ -23049,7 +23055,7 @@ static int64_t ein__attention_moved(ein_ctx *ctx, const ein__attention *a, const
     arrfree(z.seen);
     arrfree(z.of);
     w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes);
-    return ein__work_ps(g, &w) - g->node_ns * 1000;
+    return ein__work_ps(g, &w) - ein__launch_ps(g);
 }
 
 // `a` with the keys alone that some row attends to.
@@ -23126,7 +23132,7 @@ static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, in
     ein__attention_tile t;
     ein__attention z = *a;
     if (!ein__attention_tiles(ctx, &z, bytes_out, &t)) return EIN__PS_LIMIT;
-    return ein__least(ein__plus(t.all, ein__gpu_of(ctx)->node_ns * 1000), EIN__PS_LIMIT);
+    return ein__least(ein__plus(t.all, ein__launch_ps(ein__gpu_of(ctx))), EIN__PS_LIMIT);
 }
 
 // What tells the kernel from others; see kernel_key.c.
@@ -23206,14 +23212,14 @@ static int64_t ein__split_ps(ein_ctx *ctx, const ein__split_base *b, int64_t par
     w.math_ps = math;
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, all - b->result);
     ein__add_operand(ctx, &sum, (ein__val){0}, EIN__BY_UNIT, ein__plus(all, b->result));
-    int64_t rest = ein__work_ps(g, &sum) - g->node_ns * 1000;
+    int64_t rest = ein__work_ps(g, &sum) - ein__launch_ps(g);
     return ein__cost_sum(ein__work_ps(g, &w), ein__plus(b->map, rest));
 }
 
 // What product `s` and, fused with the sum of its parts, map `m` (or none) cost when the terms are
 // shared between tiles; INT64_MAX: they are better left together.
 static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__split *split) {
-    ein__split_base b = {.map = ein__gpu_of(ctx)->node_ns * 1000};
+    ein__split_base b = {.map = ein__launch_ps(ein__gpu_of(ctx))};
     int64_t out[EIN__MAX_RANK], whole, best = INT64_MAX, node = b.map;
     bool terms = false, known = false;
     *split = (ein__split){0, 1};
@@ -23501,18 +23507,18 @@ typedef struct ein__selector {
     ein__val *order;  // live values, operands first; stb_ds arrays
     int *uses;        // by value
     ein__readers readers;
-    ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
-    ein__val *first;    // by value: the first that its step computes, in the order, once all are
-    ein__val *next;     // ... chosen; and by one of these the next one, or none
-    ein__skind2 *kind;  // by value: how a reduction is computed
-    bool *root;         // by value: is a model output
-    bool free;          // results of products may be stored in any order of their dimensions
-    int reordered;      // products that are a GEMM only because of that
+    ein__val *home;   // by value: the value whose step computes it (itself, or a later one)
+    ein__val *first;  // by value: the first that its step computes, in the order, once all are
+    ein__val *next;   // ... chosen; and by one of these the next one, or none
+    ein__kind *kind;  // by value: how a reduction is computed
+    bool *root;       // by value: is a model output
+    bool free;        // results of products may be stored in any order of their dimensions
+    int reordered;    // products that are a GEMM only because of that
 } ein__selector;
 
 // ------------------------------------------------------------------------------------ reductions
 
-static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
+static ein__kind ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     ein__band b;
     ein__basis t;
     if (ein__match_basis(ctx, s, &t)) return EIN__K_BASIS;
@@ -23532,8 +23538,8 @@ static int64_t ein__beside_call(int64_t ps, bool measured) {
 
 // The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
 // `*ps` stay where there is none that costs less than `bound`.
-static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                       bool free, ein__skind2 kind, int64_t bound, int64_t *ps) {
+static ein__kind ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                     bool free, ein__kind kind, int64_t bound, int64_t *ps) {
     int64_t out[EIN__MAX_RANK], gemm_ps, conv_ps;
     ein__conv_form f;
     bool fused;
@@ -23556,9 +23562,9 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
 
 // The cheapest kernel of our own for contraction `s` with map `m` as below; `*bound`: what a call
 // must cost less than.
-static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                   ein__split *split, int64_t *ps, int64_t *bound) {
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
+static ein__kind ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                 ein__split *split, int64_t *ps, int64_t *bound) {
+    ein__kind kind = ein__kernel_kind(ctx, s);
     int64_t own = ein__least(ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read),
                              ein__cost_lines(ctx, s, m, read));
     ein__split parts = {0, 1};
@@ -23586,17 +23592,17 @@ static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m
 // the map is as good as cublasLt with its epilogue. `free`: its result may lie in memory in any
 // order. With `split` also a product whose terms are in parts, which then become values of their
 // own before steps are selected (ein__rebuild_product).
-static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                     bool free, int64_t *ps, ein__split *split) {
+static ein__kind ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                   bool free, int64_t *ps, ein__split *split) {
     int64_t bound;
-    ein__skind2 own = ein__choose_own(ctx, s, m, read, split, ps, &bound);
-    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, own, bound, ps);
+    ein__kind own = ein__choose_own(ctx, s, m, read, split, ps, &bound);
+    ein__kind best = ein__choose_library(ctx, s, m, read, free, own, bound, ps);
     if (split && best != EIN__K_PRODUCT) *split = (ein__split){0, 1};
     return best;
 }
 
-static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                               bool free, int64_t *ps) {
+static ein__kind ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read, bool free,
+                             int64_t *ps) {
     return ein__choose_parts(ctx, s, m, read, free, ps, NULL);
 }
 
@@ -24075,10 +24081,10 @@ static bool ein__widens(ein_ctx *ctx, ein__val v) {
 }
 
 // How contraction `v` of halves with an f32 result is computed: by no convolution.
-static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+static ein__kind ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    ein__kind kind = ein__kernel_kind(ctx, s);
     int64_t loops = ein__cost_scope(ctx, kind, s, m, read), gemm_ps;
     int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
     ein__gemm g;
@@ -24091,24 +24097,24 @@ static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ei
     return kind;
 }
 
-static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+static ein__kind ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
     if ((ptrdiff_t)v.i < arrlen(z->ctx->fallen) && z->ctx->fallen[v.i])
         return ein__choose_own(z->ctx, s, m, read, NULL, &ps, &gemm_ps);
     if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
-    ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
+    ein__kind kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
         return kind;
     if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
-    ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
+    ein__kind other = ein__choose(z->ctx, s, m, read, true, &ps);
     z->reordered += other != kind;
     return other;
 }
 
-static bool ein__is_call(ein__skind2 k) {
+static bool ein__is_call(ein__kind k) {
     return k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
 }
 
@@ -25322,7 +25328,7 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
         row.s[row.n++] = ein__scope_of(ctx, z->order[i]);
     }
     int64_t all = ein__cost_kernel(ctx, &row);
-    ein__skind2 kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
+    ein__kind kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
     if (ein__is_call(kind) && c->map.i) fused = z->home[c->product.i].i == c->map.i;
     if (fused) return ein__cost_sum(all, ps);
     int64_t map = ein__kernel_cost(ctx, c->map);
@@ -25373,7 +25379,7 @@ static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choic
     if (!s || !ein__is_contraction(ctx, s) || !ein__norm_product_of(ctx, c->product, &p))
         return false;
     c->y = (ein__val){p.y->val};
-    ein__skind2 kind = z->kind[z->home[c->product.i].i];
+    ein__kind kind = z->kind[z->home[c->product.i].i];
     if (kind == EIN__K_ATTENTION || z->home[c->y.i].i != c->y.i || z->kind[c->y.i] != EIN__K_ROW)
         return false;
     c->map = ein__norm_map(z, c->product, &read);
@@ -25945,7 +25951,7 @@ static bool ein__may_end(const ein__selector *z, const ein__ended *c, const ein_
                          ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, p);
-    ein__skind2 kind = z->kind[z->home[p.i].i];
+    ein__kind kind = z->kind[z->home[p.i].i];
     if (!r || z->root[p.i] || ctx->value[p.i].weight_only || ein__is_kept(ctx, p) ||
         ein__is_among(c->refused, c->nrefused, p) || ctx->value[p.i].dtype > EIN__BF16)
         return false;
@@ -26383,7 +26389,7 @@ static int64_t ein__copies_cost(ein__storer *z, const ein__expr *const *read) {
 // Whether a library multiplies: where that costs less with copies than a kernel, which converts
 // what it loads.
 static bool ein__is_called(ein__storer *z, ein__val v, const ein__expr *const *read,
-                           ein__skind2 *kind) {
+                           ein__kind *kind) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     int64_t ps, own, bound;
@@ -26392,7 +26398,7 @@ static bool ein__is_called(ein__storer *z, ein__val v, const ein__expr *const *r
     *kind = ein__choose(ctx, s, map, from, !z->root[v.i], &ps);
     if (!ein__is_call(*kind)) return false;
     int64_t copies = ein__copies_cost(z, read);
-    ein__skind2 other = ein__choose_own(ctx, s, map, from, NULL, &own, &bound);
+    ein__kind other = ein__choose_own(ctx, s, map, from, NULL, &own, &bound);
     if (!copies || ein__cost_sum(ps, copies) < bound) return true;
     *kind = other;
     return false;
@@ -26436,7 +26442,7 @@ static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     int64_t ps;
     ein__ex from = {0};
     ein__val map = ein__sole_reader(ctx, z->with.uses, &z->with.readers, v, &from);
-    ein__skind2 kind = ein__choose(ctx, ein__scope_of(ctx, v), map, from, !z->root[v.i], &ps);
+    ein__kind kind = ein__choose(ctx, ein__scope_of(ctx, v), map, from, !z->root[v.i], &ps);
     return ein__is_call(kind) ? EIN__F32 : EIN__NDTYPE;
 }
 
@@ -26447,7 +26453,7 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    ein__skind2 kind;
+    ein__kind kind;
     bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
@@ -26501,7 +26507,7 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
         // No convolution has an f32 result.
         bool free = !z->root[v.i];
         if (!wide) return EIN__F16;
-        ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
+        ein__kind kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
         bool any = !ein__is_call(kind) || ein__best_gemm(ctx, s, free, &g, NULL);
         return any ? EIN__F32 : EIN__F16;
     }
@@ -32276,7 +32282,7 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
         // What is made on the way has no order of its own: layouts give it the one that suits.
         bool free = d->cls.i != z->problem.i;
         ein__split split;
-        ein__skind2 kind = ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+        ein__kind kind = ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
         if (kind == EIN__K_PRODUCT && ctx->channels_last)
             ps = ein__least(ps, ein__cost_turned(ctx, s, map, z->map_read));
     } else {
@@ -34801,7 +34807,7 @@ static void ein__placer_index(ein__placer *z) {
         ein__val v = sel->order[i], home = sel->home[v.i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s) continue;
-        ein__skind2 k = sel->kind[home.i];
+        ein__kind k = sel->kind[home.i];
         bool library = k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
         if (library && !z->product[home.i].i) z->product[home.i] = v;
         const ein__ex *reads = ein__ex_reads(ctx, s->body);
@@ -35908,7 +35914,7 @@ static void ein__run_schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
     z->step = ctx->plan.step;
     z->n = (int)arrlen(ctx->plan.step);
     z->used = 1;
-    z->launch = ein__gpu_of(ctx)->node_ns * 1000;
+    z->launch = ein__launch_ps(ein__gpu_of(ctx));
     z->edge = z->launch / 2;
     for (ptrdiff_t i = 0; i < buffers; i++) arrput(z->writers, NULL);
     arrsetlen(z->finish, z->n);
@@ -35992,7 +35998,7 @@ EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int
         }
         least = ein__least(least, ps);
     }
-    ein__work w = {.extra_ps = ein__plus(least, g->node_ns * 1000)};
+    ein__work w = {.extra_ps = ein__plus(least, ein__launch_ps(g))};
     for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
     return ein__work_ps(g, &w);
 }
@@ -36150,7 +36156,7 @@ static bool ein__is_apart(const ein__grouper *z, const int *member, int n, int j
 static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein__gemm **gemm) {
     ein_ctx *ctx = z->ctx;
     int n = 1, i = z->able[at];
-    int64_t call = ein__gpu_of(ctx)->node_ns * 1000, problems = z->step[i].gemm.batch;
+    int64_t call = ein__launch_ps(ein__gpu_of(ctx)), problems = z->step[i].gemm.batch;
     int64_t ps = ein__plus(ein__estimate_gemm(ctx, &z->step[i].gemm), call);
     member[0] = i;
     gemm[0] = &z->step[i].gemm;
@@ -36175,7 +36181,7 @@ static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein
 // side on branches, which is taken to fill the device as well as one call does.
 static int64_t ein__apart_cost(const ein__grouper *z, const int *member, int n, int64_t grouped) {
     const ein_ctx *ctx = z->ctx;
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, sum = 0, longest = 0;
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), sum = 0, longest = 0;
     int branches = ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES;
     for (int i = 0; i < n; i++) {
         sum = ein__cost_sum(sum, z->step[member[i]].ps);
@@ -36370,8 +36376,7 @@ enum {
     // behind another (chain.c). Assumed.
     EIN__STITCH_PS = 400000,
     EIN__STITCH_TURN_PS = 150000,
-    EIN__STITCH_MARGIN = 10,  // percent by which its estimate must be less than those of two
-    EIN__STITCH_SEED = 15     // of its template's hash, behind those of kinds (ein_ctx.kernel_seed)
+    EIN__STITCH_MARGIN = 10  // percent by which its estimate must be less than those of two
 };
 
 typedef struct ein__stitcher {
@@ -36592,7 +36597,7 @@ EIN__FN int64_t ein__estimate_stitch(ein_ctx *ctx, const ein__step *s) {
 static uint64_t ein__stitch_id(ein_ctx *ctx, const ein__step *s) {
     ein__kernel a = ein__step_kernel(ctx, s->ahead), b = ein__step_kernel(ctx, s);
     uint64_t h = ein__mix(ein__kernel_id(ctx, &a), ein__kernel_id(ctx, &b));
-    h = ein__mix(ein__mix(h, ctx->kernel_seed[EIN__STITCH_SEED]), (uint64_t)s->groups);
+    h = ein__mix(ein__mix(h, ctx->kernel_seed[EIN__SEED_STITCH]), (uint64_t)s->groups);
     h = ein__mix(h, (uint64_t)s->slices);
     return ein__mix(h, s->also.i != 0);
 }
@@ -36791,8 +36796,7 @@ enum {
     EIN__SIBLINGS_REACH = 16,  // steps from the first one to the last one: what waits takes memory
     // Branches must gain more than that: what they cost is known less well than launches are.
     EIN__SIBLINGS_PERCENT = 10,
-    EIN__SIBLINGS_PS = 100000,  // that finding its kernel may cost a block; assumed
-    EIN__SIBLINGS_SEED = 16     // of the template's hash (ein_ctx.kernel_seed)
+    EIN__SIBLINGS_PS = 100000  // that finding its kernel may cost a block; assumed
 };
 
 // Whether threads of the step's kernel have rows with one result each.
@@ -36824,7 +36828,7 @@ static void ein__add_time(ein_ctx *ctx, const ein__kernel *k, int64_t ps, int64_
                           int64_t *longest) {
     int parts;
     ein__work w = ein__kernel_work(ctx, k, &parts);
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, all = ein__most(ps - launch, 0);
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), all = ein__most(ps - launch, 0);
     bool waits = !ein__kernel_row(ctx, k) && w.chain_ps >= all;
     w.chain_ps = 0;
     if (waits) *longest = ein__most(*longest, all);
@@ -36880,7 +36884,7 @@ static int ein__grow_siblings(const ein__grouper *z, int at, int *member, ein__s
 
 static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const int *member,
                                      int n) {
-    uint64_t h = ctx->kernel_seed[EIN__SIBLINGS_SEED];
+    uint64_t h = ctx->kernel_seed[EIN__SEED_SIBLINGS];
     for (int i = 0; i < n; i++) {
         ein__kernel k = ein__step_kernel(ctx, ein__as_kernel(ctx, &step[member[i]]));
         h = ein__mix(h, ein__kernel_id(ctx, &k));
@@ -36891,7 +36895,7 @@ static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const 
 static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
                               const ein__sibling_load *all) {
     ein_ctx *ctx = z->ctx;
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx));
     int64_t ps = ein__plus(ein__sibling_ps(all), launch + EIN__SIBLINGS_PS);
     const char *key = NULL;
     const ein__cost_row *row = NULL;
@@ -36930,7 +36934,7 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
 
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
 EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0, longest = 0;
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), ps = 0, longest = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
         if (s->chained) ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k) - launch);
@@ -36944,8 +36948,6 @@ EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
 // very place where it stores its own, so a thread goes on with what it has. They are no single
 // expression where such a value is read elsewhere too: the states of a scan step by step, a cell's
 // state and its output. XLA calls it multi-output fusion.
-
-enum { EIN__CHAIN_SEED = 17 };  // of its templates' hash (ein_ctx.kernel_seed)
 
 typedef struct ein__chainer {
     ein__stitcher s;
@@ -37083,8 +37085,8 @@ static uint64_t ein__chain_id(ein_ctx *ctx, const ein__step *step, const int *me
 static ein__step ein__chain_of(ein_ctx *ctx, const ein__step *step, const int *member) {
     ptrdiff_t n = arrlen(member);
     ein__step s = step[member[0]];
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
-    uint64_t h = ctx->kernel_seed[EIN__CHAIN_SEED];
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx));
+    uint64_t h = ctx->kernel_seed[EIN__SEED_CHAIN];
     s.chained = true;
     s.peer = EIN__NEW(&ctx->arena, ein__step, n);
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -37356,7 +37358,7 @@ static ein__step ein__finished_step(ein_ctx *ctx, const ein__step *head, const e
 // The estimate for such a step: the reduction with the first map, and what the others add.
 EIN__FN int64_t ein__estimate_finish(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k = ein__step_kernel(ctx, s);
-    int64_t ps = ein__estimate_kernel(ctx, &k), launch = ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t ps = ein__estimate_kernel(ctx, &k), launch = ein__launch_ps(ein__gpu_of(ctx));
     for (int i = 0; i < s->npeer; i++) {
         ein__kernel own = ein__step_kernel(ctx, &s->peer[i]);
         int64_t more = ein__estimate_kernel(ctx, &own) - launch;
@@ -37962,7 +37964,7 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
 }
 
 // The cheaper kernel for a step whose call the layouts do not allow.
-static ein__skind2 ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
+static ein__kind ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     ein__step loops = *step, tiles = *step;
     ein__tiled p;
@@ -38218,7 +38220,7 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     v = ein__read_directly(z, v, map, read);
     if (!v.i) return v;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
+    ein__kind kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
     if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
     if (kind != EIN__K_PRODUCT) return v;
     if (split.parts > 1 && ctx->taking && ein__norm_ahead(ctx, v)) {
@@ -38784,7 +38786,7 @@ static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
 static bool ein__has_calls(const ein__plan *p, bool cudnn) {
     bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
-        ein__skind2 kind = p->step[i].kind;
+        ein__kind kind = p->step[i].kind;
         any |= ein__is_call(kind) && !(cudnn && kind == EIN__K_GEMM);
     }
     return any;
@@ -38808,7 +38810,7 @@ static bool ein__costs_less(const ein__plan *p, const ein__plan *q) {
 
 // Whether a plan is small, or launches are a good part of what it takes.
 static bool ein__is_short(const ein_ctx *ctx, const ein__plan *p) {
-    int64_t launches = arrlen(p->step) * ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t launches = arrlen(p->step) * ein__launch_ps(ein__gpu_of(ctx));
     return arrlen(p->step) <= EIN__SOON_STEPS || launches >= ein__plan_cost(p) / EIN__LAUNCHES;
 }
 
@@ -56831,7 +56833,7 @@ enum { EIN__SEEDED = 11 };  // templates of a kind, at most
 // tables of costs.
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
-        ein__skind2 kind;
+        ein__kind kind;
         const char *const *lines[EIN__SEEDED];
     } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
               {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
@@ -56861,9 +56863,9 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
             h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
-    ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
-    ctx->kernel_seed[EIN__SIBLINGS_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
-    ctx->kernel_seed[EIN__CHAIN_SEED] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__CHAIN_SEED);
+    ctx->kernel_seed[EIN__SEED_STITCH] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
+    ctx->kernel_seed[EIN__SEED_SIBLINGS] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
+    ctx->kernel_seed[EIN__SEED_CHAIN] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__SEED_CHAIN);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -60718,7 +60720,7 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     bool gemm = product && ein__best_gemm(ctx, s, !last, &g, &ps);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     bool band = product && ein__match_band(ctx, s, &b);
-    ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
+    ein__kind kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
     ein__split split = {0, 1};
     if (product)
         kind = ein__choose_parts(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last,
@@ -61994,7 +61996,7 @@ static double ein__half_value(uint16_t h, bool bf16) {
 }
 
 // Element i of a seeded source, as ein.h defines it: exact, the same everywhere.
-static double ein__seeded_value(const ein__tensor *t, ein__skind source, int64_t i) {
+static double ein__seeded_value(const ein__tensor *t, ein__source_kind source, int64_t i) {
     uint64_t z = ein__splitmix((uint64_t)t->seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
     if (source == EIN__S_ZEROS) return 0;
     if (source == EIN__S_ONES) return 1;

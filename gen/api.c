@@ -385,7 +385,7 @@ static double ein__half_value(uint16_t h, bool bf16) {
 }
 
 // Element i of a seeded source, as ein.h defines it: exact, the same everywhere.
-static double ein__seeded_value(const ein__tensor *t, ein__skind source, int64_t i) {
+static double ein__seeded_value(const ein__tensor *t, ein__source_kind source, int64_t i) {
     uint64_t z = ein__splitmix((uint64_t)t->seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
     if (source == EIN__S_ZEROS) return 0;
     if (source == EIN__S_ONES) return 1;

@@ -153,7 +153,7 @@ typedef enum {
     EIN__S_ONES,
     EIN__S_RANDN,
     EIN__S_UNIFORM
-} ein__skind;
+} ein__source_kind;
 
 // A tensor of the flat graph: blocks and repeats are expanded, every dim is a number.
 typedef struct ein__tensor {
@@ -163,8 +163,8 @@ typedef struct ein__tensor {
     ein__shape shape;
     int64_t lo[EIN__MAX_RANK];  // first index per dimension: non-zero only for equations' results
     ein__pos pos;
-    int node;           // producing node, -1 for inputs and weights
-    ein__skind source;  // weights
+    int node;                 // producing node, -1 for inputs and weights
+    ein__source_kind source;  // weights
     const char *blob, *key;
     int64_t seed;
     double a, b;  // std, or lo and hi
@@ -380,7 +380,10 @@ typedef enum {
     EIN__K_BASIS,      // small constant transform: tiles in registers
     EIN__K_ATTENTION,  // product, softmax and product in tiles, the scores never stored
     EIN__K_PRODUCT     // contraction of any form: tiles through shared memory, epilogue fused
-} ein__skind2;
+} ein__kind;
+
+// Where the hashes of templates stand that kernels made of several have beside those of kinds.
+enum { EIN__SEED_STITCH = 15, EIN__SEED_SIBLINGS, EIN__SEED_CHAIN, EIN__SEEDS };
 
 // The arithmetic of a library call; see precision.c.
 typedef enum { EIN__MATH_FP32, EIN__MATH_TF32, EIN__MATH_FP16 } ein__math;
@@ -432,7 +435,7 @@ enum { EIN__ROW_LOADS = 2 };     // maps that a row's kernel computes in front o
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
-    ein__skind2 kind;
+    ein__kind kind;
     const char *name;  // unique, content-derived, a C identifier
     ein__val out;
     int nval;
@@ -619,11 +622,11 @@ struct ein_ctx {
     struct {
         char *key;
         int value;
-    } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
-    uint64_t cost_hash;        // of the tables given, 0: none
-    int kernel_rows;           // of them are of kernels of our own, for this GPU
-    ein__slice slice;          // emitted is a part of a kernel (stitch.c, siblings.c)
-    uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
+    } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
+    uint64_t cost_hash;     // of the tables given, 0: none
+    int kernel_rows;        // of them are of kernels of our own, for this GPU
+    ein__slice slice;       // emitted is a part of a kernel (stitch.c, siblings.c)
+    uint64_t kernel_seed[EIN__SEEDS];  // by ein__kind, EIN__SEED_X: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     bool probed;  // `kernels` has those of all plans

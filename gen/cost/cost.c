@@ -57,6 +57,9 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
+// A node of a CUDA graph, ps.
+static int64_t ein__launch_ps(const ein__gpu *g) { return g->node_ns * 1000; }
+
 // FP32 units of an SM, each of which makes two operations a clock at most.
 static int64_t ein__sm_lanes(const ein__gpu *g) { return g->cc >= 70 && g->cc <= 80 ? 64 : 128; }
 

@@ -147,7 +147,7 @@ static const char *ein__library_of(const ein__cost_row *r) {
     return *r->algorithm ? "cublaslt" : "cublas";
 }
 
-static const char *ein__kernel_word(ein__skind2 kind) {
+static const char *ein__kernel_word(ein__kind kind) {
     switch (kind) {
     case EIN__K_TRANSPOSE: return "transpose";
     case EIN__K_REDUCE: return "reduce";
@@ -174,7 +174,7 @@ static bool ein__is_kernel_kind(const char *s, size_t n) {
     static const char *const joined[] = {"stitch", "siblings", "chain", "finish"};
     bool found = false;
     for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT; k++)
-        found |= ein__spells(s, n, ein__kernel_word((ein__skind2)k));
+        found |= ein__spells(s, n, ein__kernel_word((ein__kind)k));
     for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
         found |= ein__spells(s, n, joined[i]);
     return found;

@@ -454,8 +454,8 @@ static int64_t ein__cost_kernel(ein_ctx *ctx, const ein__kernel *k) {
 
 // A kernel of its own for definition `s`, with map `m` (or none) fused that reads it by `read`.
 // Dense, but for values that a plan has placed.
-static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s,
-                                     ein__val m, ein__ex read, int64_t *out) {
+static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__kind kind, const ein__scope *s, ein__val m,
+                                     ein__ex read, int64_t *out) {
     ein__kernel k = {.kind = kind, .n = 1, .s = {s}, .size = ein__is_untyped(ctx) ? 2 : 4};
     k.fma = ctx->strict && kind == EIN__K_PRODUCT;
     if (m.i) {
@@ -469,7 +469,7 @@ static ein__kernel ein__scope_kernel(ein_ctx *ctx, ein__skind2 kind, const ein__
     return k;
 }
 
-static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+static int64_t ein__cost_scope(ein_ctx *ctx, ein__kind kind, const ein__scope *s, ein__val m,
                                ein__ex read) {
     int64_t out[EIN__MAX_RANK];
     ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);
@@ -477,7 +477,7 @@ static int64_t ein__cost_scope(ein_ctx *ctx, ein__skind2 kind, const ein__scope 
 }
 
 // Whether that cost is a measured one.
-static bool ein__is_scope_measured(ein_ctx *ctx, ein__skind2 kind, const ein__scope *s, ein__val m,
+static bool ein__is_scope_measured(ein_ctx *ctx, ein__kind kind, const ein__scope *s, ein__val m,
                                    ein__ex read) {
     int64_t out[EIN__MAX_RANK];
     ein__kernel k = ein__scope_kernel(ctx, kind, s, m, read, out);

@@ -153,7 +153,7 @@ static ein__math ein__conv_math(const ein__conv *c) {
 static int64_t ein__conv_conversions(const ein__gpu *g, const ein__conv *c, const ein__work *w) {
     if (c->nhwc) return 0;
     int64_t bytes = ein__times(ein__work_bytes(w), 2);
-    return ein__plus(ein__memory_ps(g, bytes, EIN__CONVERSION_SHARE, false), 3 * g->node_ns * 1000);
+    return ein__plus(ein__memory_ps(g, bytes, EIN__CONVERSION_SHARE, false), 3 * ein__launch_ps(g));
 }
 
 // Of the data gradient: every phase of the strides is a product of its own, with some of the taps.

@@ -117,7 +117,7 @@ static uint64_t ein__hash_box(const ein__scope *s, uint32_t slots) {
     return h;
 }
 
-static uint64_t ein__hash_kind(const ein_ctx *ctx, ein__skind2 kind) {
+static uint64_t ein__hash_kind(const ein_ctx *ctx, ein__kind kind) {
     // Kernels that multiply may have other instructions in other modes.
     bool product = kind == EIN__K_PRODUCT || kind == EIN__K_BAND || kind == EIN__K_ATTENTION;
     uint64_t h = ein__mix(ein__mix(EIN_CODEGEN, ctx->kernel_seed[kind]), kind);
@@ -137,7 +137,7 @@ static uint64_t ein__hash_result(uint64_t h, const ein__scope *s, const int64_t 
     return ein__mix(h, (uint64_t)size);
 }
 
-static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__skind2 kind, uint64_t id) {
+static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__kind kind, uint64_t id) {
     snprintf(key, EIN__KEY_LENGTH, "kernel %s %016llx", ein__kernel_word(kind),
              (unsigned long long)id);
 }

@@ -4,7 +4,7 @@
 // memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as
 // well.
 typedef struct ein__kernel {
-    ein__skind2 kind;
+    ein__kind kind;
     int n;
     const ein__scope *s[EIN__STEP_VALUES];
     ein__val inner[EIN__STEP_VALUES];

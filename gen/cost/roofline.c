@@ -102,7 +102,7 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
         memory = ein__plus(
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
     int64_t ps = ein__most(ein__most(w->math_ps, w->chain_ps), memory);
-    ps = ein__plus(ps, ein__plus(g->node_ns * 1000, w->extra_ps));
+    ps = ein__plus(ps, ein__plus(ein__launch_ps(g), w->extra_ps));
     return ein__least(ps, EIN__PS_LIMIT);
 }
 

@@ -88,7 +88,7 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
         // What is made on the way has no order of its own: layouts give it the one that suits.
         bool free = d->cls.i != z->problem.i;
         ein__split split;
-        ein__skind2 kind = ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+        ein__kind kind = ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
         if (kind == EIN__K_PRODUCT && ctx->channels_last)
             ps = ein__least(ps, ein__cost_turned(ctx, s, map, z->map_read));
     } else {

@@ -34,7 +34,7 @@ enum { EIN__SEEDED = 11 };  // templates of a kind, at most
 // tables of costs.
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
-        ein__skind2 kind;
+        ein__kind kind;
         const char *const *lines[EIN__SEEDED];
     } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
               {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
@@ -64,9 +64,9 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
             h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
-    ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
-    ctx->kernel_seed[EIN__SIBLINGS_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
-    ctx->kernel_seed[EIN__CHAIN_SEED] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__CHAIN_SEED);
+    ctx->kernel_seed[EIN__SEED_STITCH] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
+    ctx->kernel_seed[EIN__SEED_SIBLINGS] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
+    ctx->kernel_seed[EIN__SEED_CHAIN] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__SEED_CHAIN);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least

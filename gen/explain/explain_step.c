@@ -97,7 +97,7 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
     bool gemm = product && ein__best_gemm(ctx, s, !last, &g, &ps);
     bool conv = product && ein__find_conv(ctx, s, dense, &f) && ein__conv_sizes(&f);
     bool band = product && ein__match_band(ctx, s, &b);
-    ein__skind2 kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
+    ein__kind kind = s->ns ? EIN__K_REDUCE : EIN__K_MAP;
     ein__split split = {0, 1};
     if (product)
         kind = ein__choose_parts(ctx, s, last ? x->z->map : (ein__val){0}, x->z->map_read, !last,

@@ -82,7 +82,7 @@ static bool ein__source_blob(ein__expander *x, const ein__stmt *s, ein__tensor *
 static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
     static const struct {
         const char *name;
-        ein__skind kind;
+        ein__source_kind kind;
         const char *known[4];
     } seeded[] = {{"zeros", EIN__S_ZEROS, {NULL}},
                   {"ones", EIN__S_ONES, {NULL}},

@@ -66,7 +66,7 @@ static void ein__json_value(ein__buf *b, const ein__ast *a) {
 }
 
 static void ein__json_source(ein_ctx *ctx, ein__buf *b, const ein__tensor *t) {
-    // ORDER ein__skind
+    // ORDER ein__source_kind
     static const char *const kind[] = {"none", "blob", "zeros", "ones", "randn", "uniform"};
     ein__putf(b, ", \"source\": {\"kind\": \"%s\"", kind[t->source]);
     if (t->source == EIN__S_BLOB) {

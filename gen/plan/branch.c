@@ -235,7 +235,7 @@ static void ein__run_schedule(ein_ctx *ctx, ein__scheduler *z, int most) {
     z->step = ctx->plan.step;
     z->n = (int)arrlen(ctx->plan.step);
     z->used = 1;
-    z->launch = ein__gpu_of(ctx)->node_ns * 1000;
+    z->launch = ein__launch_ps(ein__gpu_of(ctx));
     z->edge = z->launch / 2;
     for (ptrdiff_t i = 0; i < buffers; i++) arrput(z->writers, NULL);
     arrsetlen(z->finish, z->n);

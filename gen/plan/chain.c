@@ -3,8 +3,6 @@
 // expression where such a value is read elsewhere too: the states of a scan step by step, a cell's
 // state and its output. XLA calls it multi-output fusion.
 
-enum { EIN__CHAIN_SEED = 17 };  // of its templates' hash (ein_ctx.kernel_seed)
-
 typedef struct ein__chainer {
     ein__stitcher s;
     int *place;    // by step: the step that it is part of now, or itself
@@ -141,8 +139,8 @@ static uint64_t ein__chain_id(ein_ctx *ctx, const ein__step *step, const int *me
 static ein__step ein__chain_of(ein_ctx *ctx, const ein__step *step, const int *member) {
     ptrdiff_t n = arrlen(member);
     ein__step s = step[member[0]];
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
-    uint64_t h = ctx->kernel_seed[EIN__CHAIN_SEED];
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx));
+    uint64_t h = ctx->kernel_seed[EIN__SEED_CHAIN];
     s.chained = true;
     s.peer = EIN__NEW(&ctx->arena, ein__step, n);
     for (ptrdiff_t i = 0; i < n; i++) {

@@ -33,7 +33,7 @@ static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
 static bool ein__has_calls(const ein__plan *p, bool cudnn) {
     bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
-        ein__skind2 kind = p->step[i].kind;
+        ein__kind kind = p->step[i].kind;
         any |= ein__is_call(kind) && !(cudnn && kind == EIN__K_GEMM);
     }
     return any;
@@ -57,7 +57,7 @@ static bool ein__costs_less(const ein__plan *p, const ein__plan *q) {
 
 // Whether a plan is small, or launches are a good part of what it takes.
 static bool ein__is_short(const ein_ctx *ctx, const ein__plan *p) {
-    int64_t launches = arrlen(p->step) * ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t launches = arrlen(p->step) * ein__launch_ps(ein__gpu_of(ctx));
     return arrlen(p->step) <= EIN__SOON_STEPS || launches >= ein__plan_cost(p) / EIN__LAUNCHES;
 }
 

@@ -49,7 +49,7 @@ static ein__step ein__finished_step(ein_ctx *ctx, const ein__step *head, const e
 // The estimate for such a step: the reduction with the first map, and what the others add.
 EIN__FN int64_t ein__estimate_finish(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k = ein__step_kernel(ctx, s);
-    int64_t ps = ein__estimate_kernel(ctx, &k), launch = ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t ps = ein__estimate_kernel(ctx, &k), launch = ein__launch_ps(ein__gpu_of(ctx));
     for (int i = 0; i < s->npeer; i++) {
         ein__kernel own = ein__step_kernel(ctx, &s->peer[i]);
         int64_t more = ein__estimate_kernel(ctx, &own) - launch;

@@ -39,7 +39,7 @@ EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int
         }
         least = ein__least(least, ps);
     }
-    ein__work w = {.extra_ps = ein__plus(least, g->node_ns * 1000)};
+    ein__work w = {.extra_ps = ein__plus(least, ein__launch_ps(g))};
     for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
     return ein__work_ps(g, &w);
 }
@@ -197,7 +197,7 @@ static bool ein__is_apart(const ein__grouper *z, const int *member, int n, int j
 static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein__gemm **gemm) {
     ein_ctx *ctx = z->ctx;
     int n = 1, i = z->able[at];
-    int64_t call = ein__gpu_of(ctx)->node_ns * 1000, problems = z->step[i].gemm.batch;
+    int64_t call = ein__launch_ps(ein__gpu_of(ctx)), problems = z->step[i].gemm.batch;
     int64_t ps = ein__plus(ein__estimate_gemm(ctx, &z->step[i].gemm), call);
     member[0] = i;
     gemm[0] = &z->step[i].gemm;
@@ -222,7 +222,7 @@ static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein
 // side on branches, which is taken to fill the device as well as one call does.
 static int64_t ein__apart_cost(const ein__grouper *z, const int *member, int n, int64_t grouped) {
     const ein_ctx *ctx = z->ctx;
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, sum = 0, longest = 0;
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), sum = 0, longest = 0;
     int branches = ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES;
     for (int i = 0; i < n; i++) {
         sum = ein__cost_sum(sum, z->step[member[i]].ps);

@@ -248,7 +248,7 @@ static void ein__placer_index(ein__placer *z) {
         ein__val v = sel->order[i], home = sel->home[v.i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s) continue;
-        ein__skind2 k = sel->kind[home.i];
+        ein__kind k = sel->kind[home.i];
         bool library = k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
         if (library && !z->product[home.i].i) z->product[home.i] = v;
         const ein__ex *reads = ein__ex_reads(ctx, s->body);

@@ -93,7 +93,7 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     v = ein__read_directly(z, v, map, read);
     if (!v.i) return v;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
+    ein__kind kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
     if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
     if (kind != EIN__K_PRODUCT) return v;
     if (split.parts > 1 && ctx->taking && ein__norm_ahead(ctx, v)) {

@@ -9,8 +9,7 @@ enum {
     EIN__SIBLINGS_REACH = 16,  // steps from the first one to the last one: what waits takes memory
     // Branches must gain more than that: what they cost is known less well than launches are.
     EIN__SIBLINGS_PERCENT = 10,
-    EIN__SIBLINGS_PS = 100000,  // that finding its kernel may cost a block; assumed
-    EIN__SIBLINGS_SEED = 16     // of the template's hash (ein_ctx.kernel_seed)
+    EIN__SIBLINGS_PS = 100000  // that finding its kernel may cost a block; assumed
 };
 
 // Whether threads of the step's kernel have rows with one result each.
@@ -42,7 +41,7 @@ static void ein__add_time(ein_ctx *ctx, const ein__kernel *k, int64_t ps, int64_
                           int64_t *longest) {
     int parts;
     ein__work w = ein__kernel_work(ctx, k, &parts);
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, all = ein__most(ps - launch, 0);
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), all = ein__most(ps - launch, 0);
     bool waits = !ein__kernel_row(ctx, k) && w.chain_ps >= all;
     w.chain_ps = 0;
     if (waits) *longest = ein__most(*longest, all);
@@ -98,7 +97,7 @@ static int ein__grow_siblings(const ein__grouper *z, int at, int *member, ein__s
 
 static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const int *member,
                                      int n) {
-    uint64_t h = ctx->kernel_seed[EIN__SIBLINGS_SEED];
+    uint64_t h = ctx->kernel_seed[EIN__SEED_SIBLINGS];
     for (int i = 0; i < n; i++) {
         ein__kernel k = ein__step_kernel(ctx, ein__as_kernel(ctx, &step[member[i]]));
         h = ein__mix(h, ein__kernel_id(ctx, &k));
@@ -109,7 +108,7 @@ static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const 
 static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
                               const ein__sibling_load *all) {
     ein_ctx *ctx = z->ctx;
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx));
     int64_t ps = ein__plus(ein__sibling_ps(all), launch + EIN__SIBLINGS_PS);
     const char *key = NULL;
     const ein__cost_row *row = NULL;
@@ -148,7 +147,7 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
 
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
 EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0, longest = 0;
+    int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), ps = 0, longest = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
         if (s->chained) ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k) - launch);

@@ -215,7 +215,7 @@ static bool ein__library_step(ein_ctx *ctx, ein__step *step) {
 }
 
 // The cheaper kernel for a step whose call the layouts do not allow.
-static ein__skind2 ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
+static ein__kind ein__kind_without_call(ein_ctx *ctx, const ein__step *step) {
     const ein__scope *s = ein__scope_of(ctx, step->val[0]);
     ein__step loops = *step, tiles = *step;
     ein__tiled p;

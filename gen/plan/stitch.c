@@ -14,8 +14,7 @@ enum {
     // behind another (chain.c). Assumed.
     EIN__STITCH_PS = 400000,
     EIN__STITCH_TURN_PS = 150000,
-    EIN__STITCH_MARGIN = 10,  // percent by which its estimate must be less than those of two
-    EIN__STITCH_SEED = 15     // of its template's hash, behind those of kinds (ein_ctx.kernel_seed)
+    EIN__STITCH_MARGIN = 10  // percent by which its estimate must be less than those of two
 };
 
 typedef struct ein__stitcher {
@@ -236,7 +235,7 @@ EIN__FN int64_t ein__estimate_stitch(ein_ctx *ctx, const ein__step *s) {
 static uint64_t ein__stitch_id(ein_ctx *ctx, const ein__step *s) {
     ein__kernel a = ein__step_kernel(ctx, s->ahead), b = ein__step_kernel(ctx, s);
     uint64_t h = ein__mix(ein__kernel_id(ctx, &a), ein__kernel_id(ctx, &b));
-    h = ein__mix(ein__mix(h, ctx->kernel_seed[EIN__STITCH_SEED]), (uint64_t)s->groups);
+    h = ein__mix(ein__mix(h, ctx->kernel_seed[EIN__SEED_STITCH]), (uint64_t)s->groups);
     h = ein__mix(h, (uint64_t)s->slices);
     return ein__mix(h, s->also.i != 0);
 }

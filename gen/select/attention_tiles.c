@@ -601,7 +601,7 @@ static int64_t ein__attention_moved(ein_ctx *ctx, const ein__attention *a, const
     arrfree(z.seen);
     arrfree(z.of);
     w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes);
-    return ein__work_ps(g, &w) - g->node_ns * 1000;
+    return ein__work_ps(g, &w) - ein__launch_ps(g);
 }
 
 // `a` with the keys alone that some row attends to.
@@ -678,7 +678,7 @@ static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, in
     ein__attention_tile t;
     ein__attention z = *a;
     if (!ein__attention_tiles(ctx, &z, bytes_out, &t)) return EIN__PS_LIMIT;
-    return ein__least(ein__plus(t.all, ein__gpu_of(ctx)->node_ns * 1000), EIN__PS_LIMIT);
+    return ein__least(ein__plus(t.all, ein__launch_ps(ein__gpu_of(ctx))), EIN__PS_LIMIT);
 }
 
 // What tells the kernel from others; see kernel_key.c.

@@ -124,7 +124,7 @@ static bool ein__may_end(const ein__selector *z, const ein__ended *c, const ein_
                          ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, p);
-    ein__skind2 kind = z->kind[z->home[p.i].i];
+    ein__kind kind = z->kind[z->home[p.i].i];
     if (!r || z->root[p.i] || ctx->value[p.i].weight_only || ein__is_kept(ctx, p) ||
         ein__is_among(c->refused, c->nrefused, p) || ctx->value[p.i].dtype > EIN__BF16)
         return false;

@@ -540,7 +540,7 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
         row.s[row.n++] = ein__scope_of(ctx, z->order[i]);
     }
     int64_t all = ein__cost_kernel(ctx, &row);
-    ein__skind2 kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
+    ein__kind kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
     if (ein__is_call(kind) && c->map.i) fused = z->home[c->product.i].i == c->map.i;
     if (fused) return ein__cost_sum(all, ps);
     int64_t map = ein__kernel_cost(ctx, c->map);
@@ -591,7 +591,7 @@ static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choic
     if (!s || !ein__is_contraction(ctx, s) || !ein__norm_product_of(ctx, c->product, &p))
         return false;
     c->y = (ein__val){p.y->val};
-    ein__skind2 kind = z->kind[z->home[c->product.i].i];
+    ein__kind kind = z->kind[z->home[c->product.i].i];
     if (kind == EIN__K_ATTENTION || z->home[c->y.i].i != c->y.i || z->kind[c->y.i] != EIN__K_ROW)
         return false;
     c->map = ein__norm_map(z, c->product, &read);

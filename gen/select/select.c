@@ -5,18 +5,18 @@ typedef struct ein__selector {
     ein__val *order;  // live values, operands first; stb_ds arrays
     int *uses;        // by value
     ein__readers readers;
-    ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
-    ein__val *first;    // by value: the first that its step computes, in the order, once all are
-    ein__val *next;     // ... chosen; and by one of these the next one, or none
-    ein__skind2 *kind;  // by value: how a reduction is computed
-    bool *root;         // by value: is a model output
-    bool free;          // results of products may be stored in any order of their dimensions
-    int reordered;      // products that are a GEMM only because of that
+    ein__val *home;   // by value: the value whose step computes it (itself, or a later one)
+    ein__val *first;  // by value: the first that its step computes, in the order, once all are
+    ein__val *next;   // ... chosen; and by one of these the next one, or none
+    ein__kind *kind;  // by value: how a reduction is computed
+    bool *root;       // by value: is a model output
+    bool free;        // results of products may be stored in any order of their dimensions
+    int reordered;    // products that are a GEMM only because of that
 } ein__selector;
 
 // ------------------------------------------------------------------------------------ reductions
 
-static ein__skind2 ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
+static ein__kind ein__kernel_kind(ein_ctx *ctx, const ein__scope *s) {
     ein__band b;
     ein__basis t;
     if (ein__match_basis(ctx, s, &t)) return EIN__K_BASIS;
@@ -36,8 +36,8 @@ static int64_t ein__beside_call(int64_t ps, bool measured) {
 
 // The cheapest library call for contraction `s` with map `m` as below, and its cost; `kind` and
 // `*ps` stay where there is none that costs less than `bound`.
-static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                       bool free, ein__skind2 kind, int64_t bound, int64_t *ps) {
+static ein__kind ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                     bool free, ein__kind kind, int64_t bound, int64_t *ps) {
     int64_t out[EIN__MAX_RANK], gemm_ps, conv_ps;
     ein__conv_form f;
     bool fused;
@@ -60,9 +60,9 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
 
 // The cheapest kernel of our own for contraction `s` with map `m` as below; `*bound`: what a call
 // must cost less than.
-static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                   ein__split *split, int64_t *ps, int64_t *bound) {
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
+static ein__kind ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                 ein__split *split, int64_t *ps, int64_t *bound) {
+    ein__kind kind = ein__kernel_kind(ctx, s);
     int64_t own = ein__least(ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read),
                              ein__cost_lines(ctx, s, m, read));
     ein__split parts = {0, 1};
@@ -90,17 +90,17 @@ static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m
 // the map is as good as cublasLt with its epilogue. `free`: its result may lie in memory in any
 // order. With `split` also a product whose terms are in parts, which then become values of their
 // own before steps are selected (ein__rebuild_product).
-static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                     bool free, int64_t *ps, ein__split *split) {
+static ein__kind ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                   bool free, int64_t *ps, ein__split *split) {
     int64_t bound;
-    ein__skind2 own = ein__choose_own(ctx, s, m, read, split, ps, &bound);
-    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, own, bound, ps);
+    ein__kind own = ein__choose_own(ctx, s, m, read, split, ps, &bound);
+    ein__kind best = ein__choose_library(ctx, s, m, read, free, own, bound, ps);
     if (split && best != EIN__K_PRODUCT) *split = (ein__split){0, 1};
     return best;
 }
 
-static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                               bool free, int64_t *ps) {
+static ein__kind ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read, bool free,
+                             int64_t *ps) {
     return ein__choose_parts(ctx, s, m, read, free, ps, NULL);
 }
 
@@ -579,10 +579,10 @@ static bool ein__widens(ein_ctx *ctx, ein__val v) {
 }
 
 // How contraction `v` of halves with an f32 result is computed: by no convolution.
-static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+static ein__kind ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    ein__kind kind = ein__kernel_kind(ctx, s);
     int64_t loops = ein__cost_scope(ctx, kind, s, m, read), gemm_ps;
     int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
     ein__gemm g;
@@ -595,24 +595,24 @@ static ein__skind2 ein__choose_wide(ein__selector *z, ein__val v, ein__val m, ei
     return kind;
 }
 
-static ein__skind2 ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
+static ein__kind ein__choose_product(ein__selector *z, ein__val v, ein__val m, ein__ex read) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     int64_t ps, gemm_ps;
     ein__gemm g;
     if ((ptrdiff_t)v.i < arrlen(z->ctx->fallen) && z->ctx->fallen[v.i])
         return ein__choose_own(z->ctx, s, m, read, NULL, &ps, &gemm_ps);
     if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
-    ein__skind2 kind = ein__choose(z->ctx, s, m, read, false, &ps);
+    ein__kind kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
         return kind;
     if (!ein__best_gemm(z->ctx, s, true, &g, &gemm_ps) || gemm_ps >= ps) return kind;
-    ein__skind2 other = ein__choose(z->ctx, s, m, read, true, &ps);
+    ein__kind other = ein__choose(z->ctx, s, m, read, true, &ps);
     z->reordered += other != kind;
     return other;
 }
 
-static bool ein__is_call(ein__skind2 k) {
+static bool ein__is_call(ein__kind k) {
     return k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
 }
 

@@ -45,14 +45,14 @@ static int64_t ein__split_ps(ein_ctx *ctx, const ein__split_base *b, int64_t par
     w.math_ps = math;
     ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, all - b->result);
     ein__add_operand(ctx, &sum, (ein__val){0}, EIN__BY_UNIT, ein__plus(all, b->result));
-    int64_t rest = ein__work_ps(g, &sum) - g->node_ns * 1000;
+    int64_t rest = ein__work_ps(g, &sum) - ein__launch_ps(g);
     return ein__cost_sum(ein__work_ps(g, &w), ein__plus(b->map, rest));
 }
 
 // What product `s` and, fused with the sum of its parts, map `m` (or none) cost when the terms are
 // shared between tiles; INT64_MAX: they are better left together.
 static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__split *split) {
-    ein__split_base b = {.map = ein__gpu_of(ctx)->node_ns * 1000};
+    ein__split_base b = {.map = ein__launch_ps(ein__gpu_of(ctx))};
     int64_t out[EIN__MAX_RANK], whole, best = INT64_MAX, node = b.map;
     bool terms = false, known = false;
     *split = (ein__split){0, 1};

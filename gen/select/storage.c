@@ -266,7 +266,7 @@ static int64_t ein__copies_cost(ein__storer *z, const ein__expr *const *read) {
 // Whether a library multiplies: where that costs less with copies than a kernel, which converts
 // what it loads.
 static bool ein__is_called(ein__storer *z, ein__val v, const ein__expr *const *read,
-                           ein__skind2 *kind) {
+                           ein__kind *kind) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     int64_t ps, own, bound;
@@ -275,7 +275,7 @@ static bool ein__is_called(ein__storer *z, ein__val v, const ein__expr *const *r
     *kind = ein__choose(ctx, s, map, from, !z->root[v.i], &ps);
     if (!ein__is_call(*kind)) return false;
     int64_t copies = ein__copies_cost(z, read);
-    ein__skind2 other = ein__choose_own(ctx, s, map, from, NULL, &own, &bound);
+    ein__kind other = ein__choose_own(ctx, s, map, from, NULL, &own, &bound);
     if (!copies || ein__cost_sum(ps, copies) < bound) return true;
     *kind = other;
     return false;
@@ -319,7 +319,7 @@ static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     int64_t ps;
     ein__ex from = {0};
     ein__val map = ein__sole_reader(ctx, z->with.uses, &z->with.readers, v, &from);
-    ein__skind2 kind = ein__choose(ctx, ein__scope_of(ctx, v), map, from, !z->root[v.i], &ps);
+    ein__kind kind = ein__choose(ctx, ein__scope_of(ctx, v), map, from, !z->root[v.i], &ps);
     return ein__is_call(kind) ? EIN__F32 : EIN__NDTYPE;
 }
 
@@ -330,7 +330,7 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    ein__skind2 kind;
+    ein__kind kind;
     bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
@@ -384,7 +384,7 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
         // No convolution has an f32 result.
         bool free = !z->root[v.i];
         if (!wide) return EIN__F16;
-        ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
+        ein__kind kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
         bool any = !ein__is_call(kind) || ein__best_gemm(ctx, s, free, &g, NULL);
         return any ? EIN__F32 : EIN__F16;
     }

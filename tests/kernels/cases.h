@@ -8,7 +8,7 @@ static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int off
 static void compute_made(ein_ctx *ctx, uint32_t first);
 static ein__step *forced_sums, *forced_peer;  // the values finish sums; a map behind the last one
 static const ein__norm *taken;  // the row operation in the product to be checked, or NULL
-static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val);
+static void check(ein_ctx *ctx, const char *name, ein__kind kind, int nval, const ein__val *val);
 
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__})
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

@@ -289,7 +289,7 @@ static const char *variant_of(ein_ctx *ctx, const ein__step *step, bool tiles) {
                       product ? (int)ctx->desc.math : -1);
 }
 
-static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
+static void check(ein_ctx *ctx, const char *name, ein__kind kind, int nval, const ein__val *val) {
     ein__step step = {
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
