@@ -14,7 +14,7 @@ INCLUDE := -Igen -Ibuild -isystem build/onnx
 PROGRAM := $(patsubst gen/%.c,build/%.o,gen/einnet.c $(wildcard gen/cli/*.c gen/import/*.c))
 TEMPLATES := $(sort $(wildcard templates/*.cu))
 
-.PHONY: all install header golden test demo setup format lint clean help gpu-kit
+.PHONY: all install header golden test test-long demo setup format lint clean help gpu-kit
 .DELETE_ON_ERROR:
 
 all: build/einnet
@@ -24,6 +24,7 @@ help:
 	@echo 'make install  einnet and einnet.h to $$(DESTDIR)$(PREFIX)'
 	@echo 'make demo     two models to CUDA, run on the GPU or, without one, on the CPU'
 	@echo 'make test     everything; the last line is "N passed, N failed"'
+	@echo 'make test-long  more of the same, and faults that the tests must notice: twice the time'
 	@echo 'make header   einnet.h from gen/ and templates/'
 	@echo 'make golden   out/ and the expected texts of the tests, from models/'
 	@echo 'make format   clang-format over all C, C++ and CUDA sources'
@@ -93,6 +94,10 @@ setup:
 test:
 	@sh tests/setup.sh --quiet
 	@bash tests/run_all.sh
+
+test-long:
+	@sh tests/setup.sh --quiet
+	@bash tests/run_all.sh --long
 
 lint:
 	@bash tests/run_all.sh lint

@@ -174,20 +174,30 @@ WINDOWS = {"causal": "select(idx(j) <= idx(i), %s, -1e30)",
            "soft": "select([j <= i] * [i < j + 256] > 0, %s, -10)"}
 # Masks of which no block begins with a later key.
 EARLY = {"causal", "ahead", "added", "soft", "wide"}
+LONG = bool(os.environ.get("LONG"))
+
+
+def some(runs, more):
+    """Each form once; in a long run, as tests/run_all.sh says, more of them."""
+    return runs + more if LONG else runs
+
+
 # GPU, the judge's mode, arithmetic
-RUNS = {"small": [("h200", "race", "fp32"), ("h200", "san", "fp32"), ("nano", "plain", "fp32"),
-                  ("h200", "race", "tf32"), ("h200", "san", "tf32"), ("h200", "race", "fp16"),
-                  ("h200", "san", "fp16")],
-        "large": [("h200", "plain", "fp32"), ("h200", "plain", "tf32"), ("h200", "plain", "fp16"),
-                  ("orin-nx", "plain", "fp16")],
-        "windows": [("h200", "race", "fp32"), ("nano", "san", "fp32"), ("h200", "race", "tf32"),
-                    ("orin-nx", "plain", "fp16")]}
+RUNS = {"small": some([("h200", "san", "fp32"), ("nano", "plain", "fp32"),
+                       ("h200", "race", "tf32"), ("h200", "san", "fp16")],
+                      [("h200", "race", "fp32"), ("h200", "san", "tf32"),
+                       ("h200", "race", "fp16")]),
+        "large": some([("h200", "plain", "fp32"), ("h200", "plain", "tf32"),
+                       ("orin-nx", "plain", "fp16")], [("h200", "plain", "fp16")]),
+        "windows": some([("h200", "race", "fp32"), ("h200", "race", "tf32"),
+                         ("orin-nx", "plain", "fp16")], [("nano", "san", "fp32")])}
 # What is compiled for which architecture; turns of windows are few lines more in the same kernels.
-NVCC = {"small": [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("h200", 90, "tf32"),
-                  ("orin-nx", 87, "fp16")],
-        "large": [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("h200", 75, "tf32"),
-                  ("h200", 90, "tf32"), ("h200", 90, "fp16"), ("orin-nx", 87, "fp16")],
-        "windows": [("orin-nx", 87, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")]}
+NVCC = {"small": some([("h200", 90, "fp32"), ("orin-nx", 87, "fp16")],
+                      [("nano", 75, "fp32"), ("h200", 90, "tf32")]),
+        "large": some([("nano", 75, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")],
+                      [("h200", 90, "fp32"), ("h200", 75, "tf32"), ("orin-nx", 87, "fp16")]),
+        "windows": some([("orin-nx", 87, "fp32"), ("h200", 90, "fp16")],
+                        [("h200", 90, "tf32")])}
 TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
 
@@ -431,8 +441,8 @@ FEW_SCORES = {"end": "select(idx(j) <= idx(i) + %(ahead)d, %(dot)s, -1e9)",
               "loose": "select(idx(j) >= 600, %(dot)s, -10)",
               "near": "select(idx(j) <= idx(i) + %(ahead)d, "
                       "select(idx(j) > idx(i) + %(ahead)d - 430, %(dot)s, -1e9), -1e9)"}
-FEW_RUNS = [("h200", "san", "fp32"), ("h200", "race", "tf32"), ("h200", "san", "fp16"),
-            ("orin-nx", "plain", "fp16")]
+FEW_RUNS = some([("h200", "san", "fp32"), ("h200", "race", "tf32"), ("orin-nx", "plain", "fp16")],
+                [("h200", "san", "fp16")])
 FEW_NVCC = [("h200", 75, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")]
 # What must be there in each arithmetic: kernels whose keys blocks share, kernels of few rows.
 FEW_FORMS = {"fp32": (9, 6), "tf32": (8, 1), "fp16": (7, 0)}
@@ -568,7 +578,7 @@ def few_jobs(folder):
     jobs = [("forms of few, %s" % math, check_few, (path, math)) for math in sorted(FEW_FORMS)]
     jobs += [("few for %s, %s, %s" % run, check_few_run, (path,) + run) for run in FEW_RUNS]
     jobs += [("fault: %s, %s" % (what, math), check_fault, (path, mode, math, old, new))
-             for mode, math, what, old, new in FEW_FAULTS]
+             for mode, math, what, old, new in FEW_FAULTS if LONG]
     jobs += [("%s %s" % (c[0], " ".join(c[3])), check_count, c) for c in FEW_COUNTS]
     if shutil.which("nvcc"):
         jobs += [("few for %s, sm_%d, %s" % run, check_nvcc, (path,) + run) for run in FEW_NVCC]
@@ -603,7 +613,7 @@ def main():
                                                                 cases)))
                 jobs += [("fault of windows: %s, %s" % (what, math), check_fault,
                           (faulty, mode, math, old, new))
-                         for mode, math, what, old, new in WINDOW_FAULTS]
+                         for mode, math, what, old, new in WINDOW_FAULTS if LONG]
                 jobs += [("estimates of windows, %s" % math, check_window, (folder, math))
                          for math in ("fp32", "tf32", "fp16")]
             if name == "large":
@@ -621,7 +631,8 @@ def main():
         jobs.append(("tiles on tensor cores", check_tiles, (tensor_texts, TENSOR_TILES)))
         jobs += [("fault of gates: %s, %s" % (math, weight), check_fault,
                   (os.path.join(ROOT, "tests/unseen/attention_gated.ein"), "plain", math,
-                   " == 0.f) " + weight, " == 2.f) " + weight)) for math, weight in GATE_FAULTS]
+                   " == 0.f) " + weight, " == 2.f) " + weight))
+                 for math, weight in GATE_FAULTS if LONG]
         jobs += few_jobs(folder)
         jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
         for name, function, arguments in jobs:

@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
 # Runs every part of the tests, one on each processor, with one line for each when it ends; the last
 # line sums up. A part is a program that prints its own "N passed, N failed" last. `run_all.sh lint`
-# runs the parts that look at sources alone; further words select parts by name.
+# runs the parts that look at sources alone; further words select parts by name. `--long`, first:
+# with what is more of the same (other orders of threads, more GPUs, more random models) and the
+# faults that are planted to see the checks fail, in twice the time; parts read it as LONG=1.
 set -u
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
+long=
+[ "${1:-}" != --long ] || {
+    long=1
+    shift
+}
+export LONG=$long
 export PYTHONDONTWRITEBYTECODE=1
 # Two at least, of which one mostly waits for a disk or a compiler's start; a part may take 2 GB.
 lanes=$(awk -v lanes="$(nproc)" '
@@ -24,6 +32,16 @@ for model in tests/unseen/*.ein; do
     number=$((number + 1))
     [ $((number % 2)) = 0 ] && other="$other $model" || half="$half $model"
 done
+# some 0|1 WORD...: every other word, from the first or the second one on; all in a long run.
+some() {
+    local skip=$1
+    shift
+    [ -z "$long" ] || skip=all
+    for word in "$@"; do
+        [ "$skip" = 1 ] || printf '%s ' "$word"
+        [ "$skip" = all ] || skip=$((1 - skip))
+    done
+}
 all='models/*.ein models/cases/*.ein tests/unseen/*.ein'
 heavy=tests/unseen/tensor_tiles.ein
 for model in models/*.ein; do
@@ -58,6 +76,8 @@ ptx="$ptx tests/unseen/typed_products.ein tests/unseen/typed_attention.ein"
 ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
 ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
 ptx32="$ptx32 tests/unseen/half_bf16.ein tests/unseen/positions.ein tests/unseen/places.ein"
+ptx_tf32=$(some 0 $ptx)
+ptx_fp16=$(some 1 $ptx)
 ptx75="tests/unseen/tensor_tiles.ein tests/unseen/attention_causal.ein tests/unseen/tail.ein"
 ptx75="$ptx75 tests/unseen/norm_copied.ein"
 # Products large enough for a library to be the best, with all that a call may do behind them.
@@ -74,7 +94,6 @@ parts=(
     'issue    -    python3 tests/frame/test_issue.py'
     'cli      -    sh tests/cli/run.sh'
     'golden   -    sh tests/frame/test_golden.sh'
-    'faulty   wait sh tests/peers/test_faults.sh'
     'kernels  cuda sh tests/kernels/run'
     'ptx      cuda sh tests/frame/test_ptx.sh'
     "attend   cuda $python tests/check_attention.py"
@@ -84,7 +103,7 @@ parts=(
     "run-fp16 cuda $python tests/run_models.py --new --math fp16 $all"
     "run      cuda $python tests/run_models.py $heavy"
     "run-race cuda $python tests/run_models.py --mode race --once $other"
-    "fuzz     cuda $python tests/fuzz_models.py --count 80"
+    "fuzz     cuda $python tests/fuzz_models.py --count ${long:+1}40"
     "pieces   cuda $python tests/fuzz_pieces.py --seed 21 --count 16"
     'modes    -    python3 tests/check_modes.py'
     'math     -    sh tests/frame/test_math.sh'
@@ -93,8 +112,8 @@ parts=(
     "run-full cuda $python tests/run_models.py --full $full"
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --once --libs none $ptx32"
-    "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --once --libs none --math tf32 $ptx"
-    "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --once --libs none --math fp16 $ptx"
+    "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --once --libs none --math tf32 $ptx_tf32"
+    "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --once --libs none --math fp16 $ptx_fp16"
     "ptx-sm75 cuda $python tests/run_models.py --ptx 75 --once --libs none --math fp16 $ptx75"
     'algebra  -    sh tests/frame/test_algebra.sh'
     'gpu      cuda sh tests/peers/test_gpu.sh'
@@ -166,6 +185,7 @@ parts=(
     "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
     "run-ints cuda $python tests/run_models.py --ints --order rev $exact"
 )
+[ -z "$long" ] || parts=('faulty   wait sh tests/peers/test_faults.sh' "${parts[@]}")
 
 logs=build/test/logs
 rm -rf "$logs"
