@@ -254,7 +254,16 @@ static int unknown_command(const char *name) {
     return CLI_USAGE;
 }
 
+// `einnet help COMMAND` is `einnet COMMAND --help`.
 static int run_command(int argc, char **argv) {
+    char option[] = "--help", *asked[] = {argv[0], argc == 3 ? argv[2] : NULL, option, NULL};
+    bool help = argc > 1 && !strcmp(argv[1], "help");
+    if (help && argc == 3) {
+        argv = asked;
+    } else if (help && argc > 3) {
+        fputs("einnet: help takes one command\n", stderr);
+        return CLI_USAGE;
+    }
     if (argc < 2) {
         print_overview(stderr);
         return CLI_USAGE;
@@ -263,7 +272,7 @@ static int run_command(int argc, char **argv) {
         printf("einnet %s\n", EIN_VERSION);
         return CLI_OK;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || (help && argc == 2)) {
         print_overview(stdout);
         return CLI_OK;
     }

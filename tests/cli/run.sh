@@ -54,17 +54,25 @@ expect 0 'help' "$einnet" --help
 expect 2 'no command' "$einnet"
 expect 2 'unknown command' "$einnet" emti
 says "did you mean 'emit'"
-for word in help version; do
-    expect 2 "$word as a command" "$einnet" $word
-    says "unknown command '$word'; did you mean '--$word'?"
-done
+expect 2 'version as a command' "$einnet" version
+says "unknown command 'version'; did you mean '--version'?"
+"$einnet" --help > overview
+expect 0 'help as a command' "$einnet" help
+check 'the same help' cmp out overview
+expect 2 'help for what is no command' "$einnet" help emti
+says "did you mean 'emit'"
+expect 2 'help for two' "$einnet" help emit check
+expect 0 'help that is asked for help' "$einnet" help --help
 expect 2 'unknown command, far from all' "$einnet" zzzzzzzz
 expect 2 'a command with control bytes' "$einnet" "$(printf 'a\033[2Jb')"
 if grep -q "$(printf '\033')" err; then fail 'control bytes come back escaped'; else pass; fi
 
 commands='emit check fmt pack eval import graph equations probe'
 for command in $commands; do
+    expect 0 "help $command" "$einnet" help $command
+    mv out asked
     expect 0 "$command --help" "$einnet" $command --help
+    check "help $command is the same" cmp out asked
     [ "$(wc -l < out)" -le 40 ] && pass || fail "$command --help fits 40 lines"
     awk 'length > 100' out > "$found"
 empty "$command --help fits 100 columns"
