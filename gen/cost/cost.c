@@ -5,40 +5,44 @@
 // Rates are dense, at boost clock: GFLOP/s and MB/s. `tf32`: 0 where there is none; `fp16`: with
 // f32 sums, the rate of FP32 where there are no tensor cores. `l2_rate` is the rate of the L2 cache
 // in percent of the memory's. `node` is the cost of one CUDA-graph node, ns. `block_kb`: shared
-// memory that a block can ask for; `sm_kb`: that an SM has.
+// memory that a block can ask for; `sm_kb`: that an SM has. `memory_gb`: the largest there is of
+// that name; of a Jetson the CPU takes its part.
 typedef struct ein__gpu {
     const char *name, *title;
     int cc, sms;
     int64_t fp32, tf32, fp16, bandwidth, l2_bytes, l2_rate, node_ns;
-    int block_kb, sm_kb;
+    int block_kb, sm_kb, memory_gb;
 } ein__gpu;
 
 // Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured. No
 // datasheet states a rate for the L2: V100's is 2.2 TB/s as microbenchmarks have it, which is 0.28
 // of 64 bytes a clock and SM; the others are estimates between 0.3 and 0.6 of that.
 static const ein__gpu ein__gpu_table[] = {
-    {"h200", "H200 SXM", 90, 132, 67000, 495000, 989000, 4800000, 60 << 20, 140, 1300, 227, 228},
-    {"h100", "H100 SXM", 90, 132, 67000, 495000, 989000, 3350000, 50 << 20, 200, 1300, 227, 228},
+    {"h200", "H200 SXM", 90, 132, 67000, 495000, 989000, 4800000, 60 << 20, 140, 1300, 227, 228,
+     141},
+    {"h100", "H100 SXM", 90, 132, 67000, 495000, 989000, 3350000, 50 << 20, 200, 1300, 227, 228,
+     80},
     {"a100", "A100 SXM 80GB", 80, 108, 19500, 156000, 312000, 2039000, 40 << 20, 220, 1500, 163,
-     164},
+     164, 80},
     {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 156000, 312000, 1555000, 40 << 20, 288, 1500, 163,
-     164},
-    {"v100", "V100 SXM2", 70, 80, 15700, 0, 125000, 900000, 6 << 20, 240, 1500, 96, 96},
-    {"l4", "L4", 89, 58, 30300, 60000, 121000, 300000, 48 << 20, 500, 1500, 99, 100},
-    {"rtx4090", "RTX 4090", 89, 128, 82600, 82600, 165000, 1008000, 72 << 20, 450, 1500, 99, 100},
-    {"nano", "Jetson Nano", 53, 1, 236, 0, 236, 25600, 256 << 10, 140, 8000, 48, 64},
-    {"tx2", "Jetson TX2", 62, 2, 670, 0, 670, 59700, 512 << 10, 140, 8000, 48, 64},
-    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 0, 6800, 59700, 512 << 10, 250, 8000, 96, 96},
-    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 0, 11300, 137000, 512 << 10, 200, 8000, 96,
-     96},
+     164, 40},
+    {"v100", "V100 SXM2", 70, 80, 15700, 0, 125000, 900000, 6 << 20, 240, 1500, 96, 96, 32},
+    {"l4", "L4", 89, 58, 30300, 60000, 121000, 300000, 48 << 20, 500, 1500, 99, 100, 24},
+    {"rtx4090", "RTX 4090", 89, 128, 82600, 82600, 165000, 1008000, 72 << 20, 450, 1500, 99, 100,
+     24},
+    {"nano", "Jetson Nano", 53, 1, 236, 0, 236, 25600, 256 << 10, 140, 8000, 48, 64, 4},
+    {"tx2", "Jetson TX2", 62, 2, 670, 0, 670, 59700, 512 << 10, 140, 8000, 48, 64, 8},
+    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 0, 6800, 59700, 512 << 10, 250, 8000, 96, 96, 8},
+    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 0, 11300, 137000, 512 << 10, 200, 8000, 96, 96,
+     32},
     {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 5100, 10200, 68000, 2 << 20, 250, 4000, 163,
-     164},
+     164, 8},
     {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 7500, 15000, 102000, 4 << 20, 250, 4000, 163,
-     164},
+     164, 16},
     {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 21000, 42600, 204800, 4 << 20, 300, 4000,
-     163, 164},
+     163, 164, 64},
     {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 129000, 259000, 273000, 32 << 20, 400,
-     4000, 227, 228},
+     4000, 227, 228, 128},
 };
 
 EIN__FN const ein__gpu *ein__gpu_at(int index) {

@@ -205,8 +205,16 @@ static void ein__put_memory(const ein__emitter *z, ein__buf *out) {
     ein__put(out, " of it), constants ");
     ein__put_amount(out, z->const_bytes);
     ein__put(out, ", peak in create ");
-    ein__put_amount(out, p->arena_bytes + z->const_bytes + p->init_bytes);
+    const ein__gpu *g = ein__gpu_of(z->ctx);
+    int64_t peak = p->arena_bytes + z->const_bytes + p->init_bytes;
+    ein__put_amount(out, peak);
     ein__put(out, "\n");
+    for (ptrdiff_t i = 0; i < arrlen(p->buffer); i++)
+        if (p->buffer[i].kind == EIN__B_INPUT || p->buffer[i].kind == EIN__B_OUTPUT)
+            peak = ein__plus(peak, p->buffer[i].bytes);
+    if (peak / 1000000000 >= g->memory_gb)
+        ein__putf(out, "//           with inputs and outputs more than there is: %s, %d GB\n",
+                  g->title, g->memory_gb);
 }
 
 // Steps and time of the plan, and what it would take otherwise.

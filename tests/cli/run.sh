@@ -84,6 +84,11 @@ empty "$command --help fits 100 columns"
     says "unknown option '--ouput'"
     expect 5 "$command: help to a full device" sh -c "'$einnet' $command --help > /dev/full"
 done
+expect 0 'more than the GPU has' "$einnet" emit m.ein -o - --gpu nano --dim N=250000000
+says '// memory    arena 0 B'
+says '//           with inputs and outputs more than there is: Jetson Nano, 4 GB'
+expect 0 'as much as the GPU has' "$einnet" emit m.ein -o - --gpu nano --dim N=100000000
+! grep -q 'more than there is' out && pass || fail 'nothing is said of what fits' out
 expect 2 'a hint at the nearest option' "$einnet" emit m.ein --headr=x
 says "did you mean '--header'"
 expect 2 'no abbreviations' "$einnet" emit m.ein --head x.h
