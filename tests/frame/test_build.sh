@@ -32,8 +32,9 @@ if localedef -c -i de_DE -f UTF-8 "$work/de_DE.UTF-8" > /dev/null 2>&1; then
 fi
 
 mkdir "$work/elsewhere"
-unseen=$(ls tests/unseen/*.ein | awk -v each="${LONG:-3}" 'NR % each == 0')
-for model in models/*.ein models/cases/*.ein $unseen; do
+models=$(ls models/*.ein models/cases/*.ein tests/unseen/*.ein |
+    awk -v each="${LONG:-3}" 'NR % each == 0')
+for model in $models; do
     name=$(basename "$model" .ein)
     cp "$model" "$work/elsewhere"
     "$work/gcc0" emit "$model" -o - > "$work/a" 2> "$work/a.err"

@@ -42,7 +42,7 @@ for file in out/*.cu out/cases/*.cu; do
         $no_spills
     case $turn in "$newer") turn=$older ;; *) turn=$newer ;; esac
 done
-for name in resnet18 srcnn longformer_short; do
+for name in ${LONG:+resnet18} srcnn ${LONG:+longformer_short}; do
     build/einnet emit models/$name.ein --libs none -o "$work/$name.cu"
     check "$name without libraries compiles" compile "$work/$name.cu" "$work/$name.own.o" "$arch" \
         $no_spills
