@@ -23,7 +23,7 @@ help:
 	@echo 'make          build/einnet'
 	@echo 'make install  einnet and einnet.h to $$(DESTDIR)$(PREFIX)'
 	@echo 'make demo     two models to CUDA, run on the GPU or, without one, on the CPU'
-	@echo 'make test     everything; the last line is "N passed, N failed"'
+	@echo 'make test     each form once; the last line is "N passed, N failed"'
 	@echo 'make test-long  more of the same, and faults that the tests must notice: twice the time'
 	@echo 'make header   einnet.h from gen/ and templates/'
 	@echo 'make golden   out/ and the expected texts of the tests, from models/'

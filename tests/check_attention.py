@@ -20,6 +20,7 @@ EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 sys.path.insert(0, HERE)
 
 import run_models  # noqa: E402
+from harness import LONG  # noqa: E402
 
 # model, kernels that compute an attention, steps in all (None: any), further options
 COUNTS = [
@@ -174,30 +175,29 @@ WINDOWS = {"causal": "select(idx(j) <= idx(i), %s, -1e30)",
            "soft": "select([j <= i] * [i < j + 256] > 0, %s, -10)"}
 # Masks of which no block begins with a later key.
 EARLY = {"causal", "ahead", "added", "soft", "wide"}
-LONG = bool(os.environ.get("LONG"))
 
 
-def some(runs, more):
-    """Each form once; in a long run, as tests/run_all.sh says, more of them."""
+def longer(runs, more):
+    """Each form once; in a long run more of them."""
     return runs + more if LONG else runs
 
 
 # GPU, the judge's mode, arithmetic
-RUNS = {"small": some([("h200", "san", "fp32"), ("nano", "plain", "fp32"),
-                       ("h200", "race", "tf32"), ("h200", "san", "fp16")],
-                      [("h200", "race", "fp32"), ("h200", "san", "tf32"),
-                       ("h200", "race", "fp16")]),
-        "large": some([("h200", "plain", "fp32"), ("h200", "plain", "tf32"),
-                       ("orin-nx", "plain", "fp16")], [("h200", "plain", "fp16")]),
-        "windows": some([("h200", "race", "fp32"), ("h200", "race", "tf32"),
-                         ("orin-nx", "plain", "fp16")], [("nano", "san", "fp32")])}
+RUNS = {"small": longer([("h200", "san", "fp32"), ("nano", "plain", "fp32"),
+                         ("h200", "race", "tf32"), ("h200", "san", "fp16")],
+                        [("h200", "race", "fp32"), ("h200", "san", "tf32"),
+                         ("h200", "race", "fp16")]),
+        "large": longer([("h200", "plain", "fp32"), ("h200", "plain", "tf32"),
+                         ("orin-nx", "plain", "fp16")], [("h200", "plain", "fp16")]),
+        "windows": longer([("h200", "race", "fp32"), ("h200", "race", "tf32"),
+                           ("orin-nx", "plain", "fp16")], [("nano", "san", "fp32")])}
 # What is compiled for which architecture; turns of windows are few lines more in the same kernels.
-NVCC = {"small": some([("h200", 90, "fp32"), ("orin-nx", 87, "fp16")],
-                      [("nano", 75, "fp32"), ("h200", 90, "tf32")]),
-        "large": some([("nano", 75, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")],
-                      [("h200", 90, "fp32"), ("h200", 75, "tf32"), ("orin-nx", 87, "fp16")]),
-        "windows": some([("orin-nx", 87, "fp32"), ("h200", 90, "fp16")],
-                        [("h200", 90, "tf32")])}
+NVCC = {"small": longer([("h200", 90, "fp32"), ("orin-nx", 87, "fp16")],
+                        [("nano", 75, "fp32"), ("h200", 90, "tf32")]),
+        "large": longer([("nano", 75, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")],
+                        [("h200", 90, "fp32"), ("h200", 75, "tf32"), ("orin-nx", 87, "fp16")]),
+        "windows": longer([("orin-nx", 87, "fp32"), ("h200", 90, "fp16")],
+                          [("h200", 90, "tf32")])}
 TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
 
@@ -441,8 +441,8 @@ FEW_SCORES = {"end": "select(idx(j) <= idx(i) + %(ahead)d, %(dot)s, -1e9)",
               "loose": "select(idx(j) >= 600, %(dot)s, -10)",
               "near": "select(idx(j) <= idx(i) + %(ahead)d, "
                       "select(idx(j) > idx(i) + %(ahead)d - 430, %(dot)s, -1e9), -1e9)"}
-FEW_RUNS = some([("h200", "san", "fp32"), ("h200", "race", "tf32"), ("orin-nx", "plain", "fp16")],
-                [("h200", "san", "fp16")])
+FEW_RUNS = longer([("h200", "san", "fp32"), ("h200", "race", "tf32"),
+                   ("orin-nx", "plain", "fp16")], [("h200", "san", "fp16")])
 FEW_NVCC = [("h200", 75, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")]
 # What must be there in each arithmetic: kernels whose keys blocks share, kernels of few rows.
 FEW_FORMS = {"fp32": (9, 6), "tf32": (8, 1), "fp16": (7, 0)}

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, ROOT, Checks
+from harness import EINNET, LONG, ROOT, Checks
 
 MODES = ("fp32", "tf32", "fp16")
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
@@ -99,7 +99,7 @@ class Modes(Checks):
     def models(self):
         for folder in ("models", "models/cases", "tests/unseen"):
             paths = sorted(glob.glob(os.path.join(ROOT, folder, "*.ein")))
-            if folder == "tests/unseen" and not os.environ.get("LONG"):
+            if folder == "tests/unseen" and not LONG:
                 paths = paths[::2]
             for turn, path in enumerate(paths):
                 name = os.path.relpath(path, ROOT)[:-len(".ein")]

@@ -7,6 +7,8 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
+# Whether more of the same is asked for, as tests/run_all.sh says.
+LONG = bool(os.environ.get("LONG"))
 EINNET = os.environ.get("EINNET", os.path.join(ROOT, "build", "einnet"))
 JUDGE = os.path.join(HERE, "judge", "judgecc")
 

@@ -32,8 +32,9 @@ if localedef -c -i de_DE -f UTF-8 "$work/de_DE.UTF-8" > /dev/null 2>&1; then
 fi
 
 mkdir "$work/elsewhere"
-models=$(ls models/*.ein models/cases/*.ein tests/unseen/*.ein |
-    awk -v each="${LONG:-3}" 'NR % each == 0')
+each=3
+[ -z "${LONG:-}" ] || each=1
+models=$(ls models/*.ein models/cases/*.ein tests/unseen/*.ein | awk -v n=$each 'NR % n == 0')
 for model in $models; do
     name=$(basename "$model" .ein)
     cp "$model" "$work/elsewhere"

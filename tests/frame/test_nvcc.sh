@@ -17,8 +17,8 @@ for cc in 75 87 90; do
     fi
 done
 # What sm_90 has beside sm_87 are the same few lines in every kernel (templates/await.cu). Programs
-# without libraries, which have most kernels, are compiled for all; others in turn for sm_75, or for
-# sm_87 and assembled for both.
+# without libraries, which have most kernels, are compiled for all (in a short run one of them);
+# others in turn for sm_75, or for sm_87 and assembled for both.
 older=${arch%% -gencode arch=compute_87*}
 newer=' -gencode arch=compute_87,code=[sm_87,sm_90]'
 case $arch in
