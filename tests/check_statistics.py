@@ -170,6 +170,8 @@ CASES = [
     ("gelu", "8,197,64", GELU, ["k_map"]),
     ("global", "1,512,2000", GLOBAL, ["k_reduce", "k_map"]),
     ("both", "1,512,2000", BOTH, ["k_reduce", "k_map"]),
+    # Rows enough, of which each pass would read all from memory.
+    ("long", "512,8192,16", GLOBAL, ["k_reduce", "k_map"]),
     ("group", "1,64,56,56", GROUP, ["k_row"]),
     ("flat group", "2,64,28,28", FLAT_GROUP, ["k_row"]),
     ("logarithm", "8,19,64", LOGARITHM, ["k_row"]),

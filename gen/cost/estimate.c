@@ -331,11 +331,13 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
     return true;
 }
 
-// Operations of an element of scope `s` of a kernel; what is the same along a row is computed once.
+// Operations of an element of scope `s` of a kernel; what is the same along a row is computed once,
+// and so are the terms of a pair's two sums.
 static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                                      bool halves) {
     uint32_t slots = k->kind == EIN__K_ROW ? ~0u << k->s[0]->nt : 0;
     int64_t each = ein__operations_for(ctx, s->body, slots, halves) + (s->reduce != EIN__R_NONE);
+    if (ein__is_pair(ctx, s)) each = ein__ceil(each, 2);
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }
 

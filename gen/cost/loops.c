@@ -227,15 +227,15 @@ static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
 
 // Instructions of a term of reduction `s` in a loop whose threads share terms, but for the term's
 // digits: counted in machine code for sm_90. `own`: in an unrolled loop, whose terms have places in
-// common.
-static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own) {
+// common. Of a turn of `vec` terms whose reads are vectors, or the same for all.
+static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own, int vec) {
     const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
     uint32_t terms = s->ns ? ~((1u << s->nt) - 1) : ~0u;
-    int64_t n = LOOP + ein__ex_operations(ctx, s->body);
+    int64_t n = LOOP + vec * ein__ex_operations(ctx, s->body);
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
         const ein__expr *e = ein__ex_get(ctx, reads[r]);
-        n += READ;
+        if (vec == 1 || (ein__ex_uses(ctx, reads[r]) & terms)) n += READ;
         for (uint32_t k = 0; k < e->nix; k++)
             if ((ein__ix_uses(ctx, e->ix[k]) & terms) && ein__is_guarded(ctx, e, k))
                 n += GUARD + (ein__ix_get(ctx, e->ix[k])->q > 1 ? GAPS : 0);
@@ -246,9 +246,9 @@ static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own)
 // Instructions of a thread that shares with `lanes` - 1 others the terms of reduction `s`, which
 // iterators of extents `n` count, the innermost last. `*own`: how many of the innermost ones it
 // goes through by itself instead, so that it need not work out their digits for every term; NULL:
-// none, as neighbouring threads have neighbouring terms.
+// none, as neighbouring threads have neighbouring terms, or `vec` of them side by side each.
 static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int64_t *n, int count,
-                                    int64_t lanes, int *own) {
+                                    int64_t lanes, int vec, int *own) {
     enum { DIGIT = 12, BITS = 2, TAPS = 16 };
     int64_t best = INT64_MAX, taps = 1;
     for (int inner = 0; inner == 0 || (own && inner < count); inner++) {
@@ -259,13 +259,30 @@ static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int
             outer = ein__times(outer, n[i]);
             if (i) digits += n[i] & (n[i] - 1) ? DIGIT : BITS;
         }
-        int64_t each = ein__term_operations(ctx, s, inner != 0);
-        int64_t all = ein__times(ein__ceil(outer, lanes), digits + taps * each);
+        int64_t each = ein__term_operations(ctx, s, inner != 0, vec);
+        int64_t all = ein__times(ein__ceil(outer, lanes * vec), digits + taps * each);
         if (all >= best) continue;
         best = all;
         if (own) *own = inner;
     }
     return best;
+}
+
+// Terms of a turn of a thread that shares them with others, where neighbouring ones lie side by
+// side (ein__kreduce_vector).
+static int ein__terms_vector(ein_ctx *ctx, const ein__scope *s) {
+    enum { LANES = 4, TURNS = 32 };
+    uint32_t last = s->nt + s->ns - 1;
+    bool unit = false, apart = false;
+    if (s->n[last] % LANES || ein__terms_of(s) / LANES < TURNS) return 1;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        int64_t step = ein__read_step(ctx, e, last);
+        unit |= step == 1;
+        apart |= step < 0 || step > 1 || (ein__guarded_slots(ctx, e) >> last & 1);
+    }
+    return unit && !apart ? LANES : 1;
 }
 
 // What all instructions of such loops take, beside what a thread has before and behind them.
@@ -280,7 +297,8 @@ static int64_t ein__turns_ps(ein_ctx *ctx, const ein__scope *s, bool terms) {
         else n[count++] = s->n[i];
     }
     bool column = lanes == EIN__COLUMN_THREADS && !terms;
-    int64_t each = ein__loop_operations(ctx, s, n, count, lanes, column ? &own : NULL);
+    int vec = column ? 1 : ein__terms_vector(ctx, s);
+    int64_t each = ein__loop_operations(ctx, s, n, count, lanes, vec, column ? &own : NULL);
     if (count == 1) each = ein__bounded(ctx, s, each);
     int64_t all = ein__times(ein__times(ein__results_of(ctx, s), lanes), each + AROUND);
     // The peak counts two operations an instruction.
@@ -373,7 +391,7 @@ static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
         vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
     }
     if (vector) return 0;
-    int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false);
+    int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false, 1);
     return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
 }
 
@@ -395,7 +413,7 @@ static int64_t ein__ended_ps(ein_ctx *ctx, const ein__kernel *k) {
                                                        : EIN__BLOCK_THREADS;
     for (int i = 0; i < k->n; i++) {
         int64_t turns = k->s[i]->reduce == EIN__R_NONE ? 1 : ein__ceil(count, threads);
-        int64_t n = ein__term_operations(ctx, k->s[i], threads == 1);
+        int64_t n = ein__term_operations(ctx, k->s[i], threads == 1, 1);
         each = ein__plus(each, ein__times(turns, n) + (threads > 1 ? JOIN : 0));
     }
     ein__kernel last = {.kind = EIN__K_REDUCE, .n = 1, .s = {end}, .size = k->size, .out = k->out};

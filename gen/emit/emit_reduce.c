@@ -216,7 +216,7 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
 static void ein__kreduce_own(ein__kgen *g, ein__kred *r, int64_t lanes) {
     int64_t n[EIN__MAX_ITERS];
     for (int i = 0; i < r->ns; i++) n[i] = g->slot[r->s[i]].n;
-    ein__loop_operations(g->ctx, ein__scope_of(g->ctx, r->acc), n, r->ns, lanes, &r->own);
+    ein__loop_operations(g->ctx, ein__scope_of(g->ctx, r->acc), n, r->ns, lanes, 1, &r->own);
 }
 
 // The turns of the threads that share terms, of `vec` each: the first `outer` slots count them.

@@ -10,6 +10,7 @@ typedef struct ein__selector {
     ein__val *next;   // ... chosen; and by one of these the next one, or none
     ein__kind *kind;  // by value: how a reduction is computed
     bool *root;       // by value: is a model output
+    bool pairs;       // two sums apart may become one pass (moments.c)
     bool free;        // results of products may be stored in any order of their dimensions
     int reordered;    // products that are a GEMM only because of that
 } ein__selector;
@@ -449,7 +450,7 @@ static void ein__select_attention(ein__selector *z) {
 // of each reduction between blocks.
 static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__val *list, int n) {
     ein_ctx *ctx = z->ctx;
-    int64_t out[EIN__MAX_RANK], apart = ein__kernel_cost(ctx, m);
+    int64_t out[EIN__MAX_RANK], map = ein__kernel_cost(ctx, m), apart = map;
     const ein__scope *s = ein__scope_of(ctx, m);
     ein__kernel row = {.kind = EIN__K_ROW, .size = ein__element_size(ctx, m), .out = out};
     ein__dense_result(s, out);
@@ -460,6 +461,11 @@ static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__va
         apart = ein__cost_sum(apart, ps);
     }
     row.s[row.n++] = s;
+    // In a row that does not fit a block's registers each reduction is a pass over memory.
+    if (z->pairs && n == 2 && ein__terms_of(row.s[0]) > EIN__ROW_LENGTH) {
+        int64_t pair = ein__cost_sum(ein__cost_pair(ctx, list[0], list[1]), map);
+        apart = ein__least(apart, pair);
+    }
     return ein__cost_kernel(ctx, &row) <= apart;
 }
 
