@@ -183,21 +183,22 @@ def longer(runs, more):
 
 
 # GPU, the judge's mode, arithmetic
-RUNS = {"small": longer([("h200", "san", "fp32"), ("nano", "plain", "fp32"),
-                         ("h200", "race", "tf32"), ("h200", "san", "fp16")],
-                        [("h200", "race", "fp32"), ("h200", "san", "tf32"),
-                         ("h200", "race", "fp16")]),
-        "large": longer([("h200", "plain", "fp32"), ("h200", "plain", "tf32"),
-                         ("orin-nx", "plain", "fp16")], [("h200", "plain", "fp16")]),
-        "windows": longer([("h200", "race", "fp32"), ("h200", "race", "tf32"),
-                           ("orin-nx", "plain", "fp16")], [("nano", "san", "fp32")])}
+RUNS = {"small": longer([("nano", "plain", "fp32"), ("h200", "race", "tf32"),
+                         ("h200", "san", "fp16")],
+                        [("h200", "san", "fp32"), ("h200", "race", "fp32"),
+                         ("h200", "san", "tf32"), ("h200", "race", "fp16")]),
+        "large": longer([("h200", "plain", "fp32"), ("orin-nx", "plain", "fp16")],
+                        [("h200", "plain", "tf32"), ("h200", "plain", "fp16")]),
+        "windows": longer([("h200", "race", "fp32"), ("orin-nx", "plain", "fp16")],
+                          [("h200", "race", "tf32"), ("nano", "san", "fp32")])}
 # What is compiled for which architecture; turns of windows are few lines more in the same kernels.
-NVCC = {"small": longer([("h200", 90, "fp32"), ("orin-nx", 87, "fp16")],
-                        [("nano", 75, "fp32"), ("h200", 90, "tf32")]),
-        "large": longer([("nano", 75, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16")],
-                        [("h200", 90, "fp32"), ("h200", 75, "tf32"), ("orin-nx", 87, "fp16")]),
-        "windows": longer([("orin-nx", 87, "fp32"), ("h200", 90, "fp16")],
-                          [("h200", 90, "tf32")])}
+NVCC = {"small": longer([("orin-nx", 87, "fp16")],
+                        [("h200", 90, "fp32"), ("nano", 75, "fp32"), ("h200", 90, "tf32")]),
+        "large": longer([("nano", 75, "fp32"), ("h200", 90, "tf32")],
+                        [("h200", 90, "fp16"), ("h200", 90, "fp32"), ("h200", 75, "tf32"),
+                         ("orin-nx", 87, "fp16")]),
+        "windows": longer([("h200", 90, "fp16")],
+                          [("orin-nx", 87, "fp32"), ("h200", 90, "tf32")])}
 TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
 

@@ -18,7 +18,7 @@ import tempfile
 
 import invented
 import run_models
-from harness import EINNET, JUDGE, ROOT, Checks
+from harness import EINNET, JUDGE, LONG, ROOT, Checks
 
 
 # Odd sizes; channels that fill no load; a residual; groups; uneven padding; an output that is read
@@ -256,7 +256,8 @@ def main():
         path = z.write("padded", PADDED)
         z.padded(path, "tf32", 8)
         z.padded(path, "fp16", 8)
-        z.fault(z.write("chain", CHAIN))
+        if LONG:
+            z.fault(z.write("chain", CHAIN))
     return z.finish()
 
 

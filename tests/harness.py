@@ -92,6 +92,12 @@ class Checks:
         """One check, for which all of `problems` must be missing."""
         self.check(name, not problems, "\n     ".join(problems))
 
+    def notices(self, name, program, planted, **how):
+        """A fault is planted in a judged program; in a long run it is noticed."""
+        self.check(name + ": there is what is planted", planted != program.text)
+        if LONG:
+            self.check(name + " is noticed", program.status(planted, **how) != 0)
+
     def finish(self):
         """The last line of a part's output; its exit status."""
         print("%d passed, %d failed" % (self.passed, self.failed))

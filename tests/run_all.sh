@@ -19,18 +19,19 @@ lanes=$(awk -v lanes="$(nproc)" '
     /^MemAvailable/ && $2 / 2097152 < lanes { lanes = int($2 / 2097152) }
     END { print (lanes < 2 ? 2 : lanes > 16 ? 16 : lanes) }' /proc/meminfo)
 
-# Models whose small sizes are light enough for the race mode and the sanitizers, which have every
-# other one each (templates have cases of their own under them); the other ones; those that a CPU
-# runs at full size; those whose forms are exact in integers.
+# Models whose small sizes are light enough for the race mode and the sanitizers, which have a third
+# of the unseen ones each, and all in a long run (templates have cases of their own under them); the
+# other ones; those that a CPU runs at full size; those whose forms are exact in integers.
 light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein models/cases/*.ein'
-half=$light
-other=$light
+sanitized=$light
+raced=$light
 number=0
 for model in tests/unseen/*.ein; do
     case $model in */tensor_tiles.ein) continue ;; esac
     light="$light $model"
     number=$((number + 1))
-    [ $((number % 2)) = 0 ] && other="$other $model" || half="$half $model"
+    case $long$((number % 3)) in 0 | 1?) sanitized="$sanitized $model" ;; esac
+    case $long$((number % 3)) in 1 | 1?) raced="$raced $model" ;; esac
 done
 # some 0|1 WORD...: every other word, from the first or the second one on; all in a long run.
 some() {
@@ -49,7 +50,8 @@ done
 full='models/infogan.ein models/dcgan.ein models/fsrcnn.ein models/srcnn.ein models/resnet18.ein'
 full="$full models/gcn.ein models/csrnet_backend.ein models/csrnet.ein models/longformer_short.ein"
 full=$(some 0 $full)
-# Those whose halves are run; of the others other parts have some.
+# Those that are run in TF32 and in FP16; of the others other parts have some.
+rounded="models/*.ein $(some 1 models/cases/*.ein)"
 halves="models/*.ein $(some 0 models/cases/*.ein tests/unseen/*.ein)"
 exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 
@@ -60,11 +62,14 @@ own="$own tests/unseen/preactivation.ein"
 own="$own tests/unseen/tail.ein tests/unseen/norm_products.ein tests/unseen/norm_means.ein"
 own="$own tests/unseen/norm_flat.ein tests/unseen/rotary_forms.ein tests/unseen/weight_outputs.ein"
 own_too="models/cases/*.ein $own"
+own_raced=$(some 0 $own_too)
 tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
 tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein tests/unseen/norm_products.ein"
 tensor="$tensor tests/unseen/first_convolutions.ein"
 tensor="$tensor tests/unseen/norm_means.ein tests/unseen/norm_flat.ein"
 tensor="$tensor tests/unseen/rotary_forms.ein tests/unseen/two_products.ein"
+tensor_tf32=$(some 0 $tensor)
+tensor_fp16=$(some 1 $tensor)
 # What is run as nvcc translates it: tensor cores, attention, early launches, stitched kernels, long
 # sums shared by blocks, gathers; and what has forms of its own without tensor cores.
 ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/attention_causal.ein'
@@ -78,6 +83,7 @@ ptx="$ptx tests/unseen/typed_products.ein tests/unseen/typed_attention.ein"
 ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
 ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
 ptx32="$ptx32 tests/unseen/half_bf16.ein tests/unseen/positions.ein tests/unseen/places.ein"
+ptx_fp32=$(some 1 $ptx32)
 ptx_tf32=$(some 0 $ptx)
 ptx_fp16=$(some 1 $ptx)
 ptx75="tests/unseen/tensor_tiles.ein tests/unseen/attention_causal.ein tests/unseen/tail.ein"
@@ -99,12 +105,12 @@ parts=(
     'kernels  cuda sh tests/kernels/run'
     'ptx      cuda sh tests/frame/test_ptx.sh'
     "attend   cuda $python tests/check_attention.py"
-    "run-san  cuda $python tests/run_models.py --mode san --once $half"
+    "run-san  cuda $python tests/run_models.py --mode san --once $sanitized"
     'derive   -    sh tests/frame/test_derive.sh'
     'build    -    sh tests/frame/test_build.sh'
     "run-fp16 cuda $python tests/run_models.py --new --math fp16 $halves"
     "run      cuda $python tests/run_models.py $heavy"
-    "run-race cuda $python tests/run_models.py --mode race --once $other"
+    "run-race cuda $python tests/run_models.py --mode race --once $raced"
     "fuzz     cuda $python tests/fuzz_models.py --count ${long:+1}40"
     "pieces   cuda $python tests/fuzz_pieces.py --seed 21 --count 16"
     'modes    -    python3 tests/check_modes.py'
@@ -113,7 +119,7 @@ parts=(
     "rounded  cuda $python tests/check_rounded.py"
     "run-full cuda $python tests/run_models.py --full $full"
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
-    "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --once --libs none $ptx32"
+    "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --once --libs none $ptx_fp32"
     "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --once --libs none --math tf32 $ptx_tf32"
     "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --once --libs none --math fp16 $ptx_fp16"
     "ptx-sm75 cuda $python tests/run_models.py --ptx 75 --once --libs none --math fp16 $ptx75"
@@ -123,12 +129,12 @@ parts=(
     'early    cuda sh tests/frame/test_early.sh'
     'probe    -    sh tests/frame/test_probe.sh'
     'header   -    sh tests/frame/test_header.sh'
-    "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
+    "race-lib cuda $python tests/run_models.py --libs none --mode race $own_raced"
     "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
     "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
-    "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
-    "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor"
-    "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor"
+    "run-tf32 cuda $python tests/run_models.py --math tf32 $rounded"
+    "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor_fp16"
+    "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor_tf32"
     "nhwc     cuda $python tests/check_nhwc.py"
     "grouped  cuda $python tests/check_grouped.py"
     "libs     cuda $python tests/check_libs.py"

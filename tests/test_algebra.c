@@ -819,20 +819,22 @@ static void check_model(const char *path) {
 
 // usage: test_algebra [MODEL ...]
 int main(int argc, char **argv) {
-    fuzz_forms(24000);
-    fuzz_substitution(20000);
+    const char *all = getenv("LONG");
+    const int share = all && *all ? 1 : 3;  // what a short run has of it
+    fuzz_forms(24000 / share);
+    fuzz_substitution(20000 / share);
     test_laws();
     test_bounds();
-    fuzz_expressions(4000);
-    fuzz_digit_guards(3000);
-    fuzz_lattices(4000);
-    fuzz_scopes(3000);
-    fuzz_products(300);
+    fuzz_expressions(4000 / share);
+    fuzz_digit_guards(3000 / share);
+    fuzz_lattices(4000 / share);
+    fuzz_scopes(3000 / share);
+    fuzz_products(300 / share);
     test_golden();
     test_print_forms();
-    fuzz_print(3000);
+    fuzz_print(3000 / share);
     test_pitfalls();
-    fuzz_modular(1000);
+    fuzz_modular(1000 / share);
     test_proofs();
     test_borders();
     test_fresh();

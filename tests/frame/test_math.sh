@@ -251,7 +251,9 @@ JUDGE_CC=89 "$work/larger" "$work/large.w" > "$work/log" 2>&1
 
 # ---- the compiler
 
-for model in resnet18 longformer_short dcgan cases/basic_block ../tests/unseen/attention; do
+models='resnet18 ../tests/unseen/attention'
+[ -z "${LONG:-}" ] || models="$models longformer_short dcgan cases/basic_block"
+for model in $models; do
     for math in tf32 fp16; do
         arch=
         for cc in $([ $math = tf32 ] && echo 87 90 || echo 75 90); do
