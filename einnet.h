@@ -43,7 +43,7 @@
 //     y = Conv(x, k; strides=2, pads=1)       ONNX operator, opset 21; `_` omits an operand
 //     t[n,f,h] = sum(c) a[n,c,h-1] * b[f,c] where h in 0:H, pad a 0
 // `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
-// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 i32 i64
+// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 u8 i32 i64
 // bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
 // number where ONNX wants a list holds for every spatial axis, in Pad for every axis. What ONNX
 // passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max) is an attribute;
@@ -490,6 +490,7 @@ typedef enum {
     EIN__F16,
     EIN__BF16,
     EIN__I8,
+    EIN__U8,
     EIN__I32,
     EIN__I64,
     EIN__BOOL,
@@ -1535,12 +1536,13 @@ EIN__FN int64_t ein__elements(const ein__shape *s) {
 }
 
 EIN__FN int ein__dtype_size(ein__dtype t) {
-    static const int size[EIN__NDTYPE] = {4, 2, 2, 1, 4, 8, 1};
+    static const int size[EIN__NDTYPE] = {4, 2, 2, 1, 1, 4, 8, 1};
     return size[t];
 }
 
 EIN__FN const char *ein__dtype_name(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {"f32", "f16", "bf16", "i8", "i32", "i64", "bool"};
+    static const char *const name[EIN__NDTYPE] = {"f32", "f16", "bf16", "i8",
+                                                  "u8",  "i32", "i64",  "bool"};
     return name[t];
 }
 // text to graph
@@ -3752,12 +3754,12 @@ typedef struct ein__op ein__op;
 // Types that the operands of an operator may have, all of them the same one.
 typedef enum {
     EIN__FLOATS,   // f32, f16, bf16
-    EIN__NUMBERS,  // these, i8, i32 and i64
+    EIN__NUMBERS,  // these, i8, u8, i32 and i64
     EIN__ANY       // these and bool
 } ein__op_types;
 
 // One operator. `in` names the operands: `b?` may be omitted, `x...` is x0 x1 ..., `c:bool` and
-// `i:int` have types of their own (int is i8, i32 or i64). `attr` names the
+// `i:int` have types of their own (int is i8, u8, i32 or i64). `attr` names the
 // attributes: `a=1` has a default, `a?` may be missing, `a` must be given, `a=0!` takes no other
 // value, `a=one|two|!three` takes a word, the first by default, and refuses the third as not
 // supported. Without `make` the operator is element-wise and `body` is its expression over operands
@@ -4967,7 +4969,7 @@ static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
 static bool ein__op_reduce(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     ein__dtype type = ein__op_tensor(o, 0)->dtype;
-    if (type == EIN__I8 || type == EIN__BOOL)
+    if (type == EIN__I8 || type == EIN__U8 || type == EIN__BOOL)
         return ein__op_fail(o, NULL, "x has type %s, expected f32, f16, bf16, i32 or i64",
                             ein__dtype_name(type));
     int at[EIN__MAX_RANK], n;
@@ -5460,11 +5462,11 @@ static bool ein__op_slice(ein__op *o) {
 
 // A padding must be a value of the operand's type.
 static bool ein__pad_value(ein__op *o, double *value) {
-    static const double most[EIN__NDTYPE] = {0, 0, 0, 127, 2147483647, 9007199254740992, 1};
+    static const double most[EIN__NDTYPE] = {0, 0, 0, 127, 255, 2147483647, 9007199254740992, 1};
     ein__dtype t = ein__op_tensor(o, 0)->dtype;
     if (!ein__op_number(o, "value", value)) return false;
     if (most[t] == 0) return true;
-    double least = t == EIN__BOOL ? 0 : -most[t] - (t != EIN__I64);
+    double least = t == EIN__BOOL || t == EIN__U8 ? 0 : -most[t] - (t != EIN__I64);
     if (*value == floor(*value) && *value >= least && *value <= most[t]) return true;
     return ein__op_fail(o, "value", "value is not one of %s", ein__dtype_name(t));
 }
@@ -5910,7 +5912,7 @@ static bool ein__op_truth(ein__op *o) {
 static bool ein__op_cast(ein__op *o) {
     // ORDER of words in the table
     static const ein__dtype types[] = {EIN__F32, EIN__F16, EIN__BF16, EIN__I8,
-                                       EIN__I32, EIN__I64, EIN__BOOL};
+                                       EIN__U8,  EIN__I32, EIN__I64,  EIN__BOOL};
     ein__dtype from = ein__op_type(o);
     int to;
     if (!ein__op_given(o, "to")) return ein__op_fail(o, NULL, "attribute 'to' is missing");
@@ -6111,7 +6113,7 @@ static const ein__op_row ein__op_table[] = {
     {"Or", "a:bool b:bool", "", EIN__ANY, "max(a, b)", ein__op_truth},
     {"Xor", "a:bool b:bool", "", EIN__ANY, "select(a == b, 0, 1)", ein__op_truth},
     {"Where", "condition:bool x y", "", EIN__ANY, "select(condition != 0, x, y)", NULL},
-    {"Cast", "x", "to=f32|f16|bf16|i8|i32|i64|bool", EIN__ANY, NULL, ein__op_cast},
+    {"Cast", "x", "to=f32|f16|bf16|i8|u8|i32|i64|bool", EIN__ANY, NULL, ein__op_cast},
     {"Identity", "x", "", EIN__ANY, "x", ein__op_identity},
 
     {"MaxPool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 storage_order=0!", EIN__FLOATS, NULL,
@@ -6198,7 +6200,7 @@ static bool ein__op_check_type(ein__op *o, int k) {
     if (*own) {
         if ((t == EIN__BOOL) == (*own == 'b') && !real) return true;
         return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
-                            ein__dtype_name(t), *own == 'b' ? own : "i8, i32 or i64");
+                            ein__dtype_name(t), *own == 'b' ? own : "i8, u8, i32 or i64");
     }
     if (!real && o->row->types != EIN__ANY && (t == EIN__BOOL || o->row->types == EIN__FLOATS))
         return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
@@ -7255,7 +7257,7 @@ static ein__ast *ein__eq_gather(ein__eq_copy *c, const ein__ast *a) {
     for (ptrdiff_t i = 0; i < arrlen(c->in); i++) {
         if (c->in_name[i] != read->name || c->in[i] == EIN__POISON) continue;
         ein__dtype dtype = c->x->ctx->graph.tensor[c->in[i]].dtype;
-        if (dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64) continue;
+        if (dtype > EIN__BF16 && dtype != EIN__BOOL) continue;
         ein__error(c->x->ctx, EIN_BAD_INPUT, a->pos, "'%s' is %s: '@' needs a tensor of integers",
                    read->name, ein__dtype_name(dtype));
         return NULL;
@@ -7491,9 +7493,11 @@ static bool ein__source_uniform(ein__expander *x, const ein__stmt *s, ein__tenso
         return false;
     double limit = t->dtype == EIN__BOOL  ? 1
                    : t->dtype == EIN__I8  ? 127
+                   : t->dtype == EIN__U8  ? 255
                    : t->dtype == EIN__I32 ? 2147483647
                                           : 4503599627370496;
-    bool fits = real || (t->b <= limit && t->a >= (t->dtype == EIN__BOOL ? 0 : -limit - 1));
+    bool sign = t->dtype != EIN__BOOL && t->dtype != EIN__U8;
+    bool fits = real || (t->b <= limit && t->a >= (sign ? -limit - 1 : 0));
     if (t->a <= t->b && fits) return true;
     ein__error(x->ctx, EIN_BAD_INPUT, s->call.pos,
                fits ? "lo is above hi" : "lo or hi is no value of this tensor's type");
@@ -11024,11 +11028,11 @@ static int64_t ein__value_bytes(const ein_ctx *ctx, ein__val v) {
 
 // Integers beyond the 8 or 32 bits of their type, as memory has them.
 static void ein__cut_integers(ein__dtype type, double *x, int64_t n) {
-    double size = exp2(type == EIN__I8 ? 8 : 32);
-    if (type != EIN__I8 && type != EIN__I32) return;
+    double size = exp2(type == EIN__I32 ? 32 : 8), least = type == EIN__U8 ? 0 : -size / 2;
+    if (type != EIN__I8 && type != EIN__U8 && type != EIN__I32) return;
     for (int64_t i = 0; i < n; i++)
-        if (!(x[i] >= -size / 2 && x[i] < size / 2) && x[i] - x[i] == 0)
-            x[i] -= size * floor(x[i] / size + 0.5);
+        if (!(x[i] >= least && x[i] < least + size) && x[i] - x[i] == 0)
+            x[i] -= size * floor((x[i] - least) / size);
 }
 
 static bool ein__compute_value(ein__evaluator *z, ein__val v) {
@@ -11460,7 +11464,7 @@ static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t posi
     if (z->from.met) z->from.met[val] |= z->mark;
     ein__dtype t = z->ctx->value[val].dtype;
     ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
-    bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
+    bool integer = t > EIN__BF16;
     return t == EIN__BOOL ? x & 1 : integer ? x & 15 : x;
 }
 
@@ -12304,7 +12308,7 @@ static bool ein__is_whole_read(ein_ctx *ctx, ein__ex ex, const ein__scope *s, ei
 // integers that a reduction gives are stored as what they are: f32 on the way would round them.
 static bool ein__has_type(const ein_ctx *ctx, ein__val v, ein__dtype dtype) {
     const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
-    bool whole = dtype == EIN__F32 || dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64;
+    bool whole = dtype == EIN__F32 || (dtype > EIN__BF16 && dtype != EIN__BOOL);
     if (ctx->value[v.i].dtype == dtype) return true;
     return whole && s->reduce != EIN__R_NONE && ein__ex_integral(ctx, s->body);
 }
@@ -13632,6 +13636,7 @@ static bool ein__type_numbers(ein__dtype type, ein__numbers *r) {
     if (type <= EIN__BF16) return false;
     double bits = type == EIN__I8 ? 7 : type == EIN__I32 ? 31 : 63;
     *r = (ein__numbers){-exp2(bits), exp2(bits) - 1};
+    if (type == EIN__U8) *r = (ein__numbers){0, 255};
     if (type == EIN__BOOL) *r = (ein__numbers){0, 1};
     return true;
 }
@@ -13707,7 +13712,8 @@ static bool ein__int_numbers(const ein_ctx *ctx, ein__ex ex, ein__numbers *r) {
 static bool ein__narrows(const ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     ein__numbers r, type;
-    if ((p->dtype != EIN__I8 && p->dtype != EIN__I32) || p->kind != EIN__V_SCOPE) return false;
+    bool few = p->dtype == EIN__I8 || p->dtype == EIN__U8 || p->dtype == EIN__I32;
+    if (!few || p->kind != EIN__V_SCOPE) return false;
     return ein__type_numbers(p->dtype, &type) &&
            ein__int_numbers(ctx, ein__sc_get(ctx, p->scope)->body, &r) &&
            (r.lo < type.lo || r.hi > type.hi);
@@ -45639,13 +45645,13 @@ static const char *const ein__tmpl_test_check[] = {
 static const char *const ein__tmpl_test_data[] = {
     "// ---- elements",
     "",
-    "enum dtype { F32, F16, BF16, I8, I32, I64, BOOL, DTYPES };",
+    "enum dtype { F32, F16, BF16, I8, U8, I32, I64, BOOL, DTYPES };",
     "",
     "static const struct {",
     "    const char *name, *npy;",
     "    size_t size;",
     "} dtypes[DTYPES] = {{\"f32\", \"<f4\", 4}, {\"f16\", \"<f2\", 2}, {\"bf16\", \"\", 2},   {\"i8\", \"|i1\", 1},",
-    "                    {\"i32\", \"<i4\", 4}, {\"i64\", \"<i8\", 8}, {\"bool\", \"|b1\", 1}};",
+    "                    {\"u8\", \"|u1\", 1},  {\"i32\", \"<i4\", 4}, {\"i64\", \"<i8\", 8}, {\"bool\", \"|b1\", 1}};",
     "",
     "static dtype dtype_of(const char *name) {",
     "    int i = 0;",
@@ -45713,7 +45719,7 @@ static const char *const ein__tmpl_test_data[] = {
     "    default: break;",
     "    }",
     "    unsigned char byte = ((const unsigned char *)data)[i];",
-    "    return type == BOOL \? byte : (signed char)byte;",
+    "    return type == I8 \? (signed char)byte : byte;",
     "}",
     "",
     "static void put_int(dtype type, void *data, size_t i, int v) {",
@@ -49134,8 +49140,9 @@ typedef struct ein__kaccess {
 static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane);
 
 static const char *ein__kctype(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {
-        "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
+    static const char *const name[EIN__NDTYPE] = {"float",       "__half",        "__nv_bfloat16",
+                                                  "signed char", "unsigned char", "int",
+                                                  "long long",   "unsigned char"};
     return name[t];
 }
 
@@ -49465,6 +49472,7 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__I8:
+    case EIN__U8:
     case EIN__I32:
     case EIN__I64:
     case EIN__BOOL:
@@ -50220,6 +50228,10 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         break;
     case EIN__I8:
     case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
+    case EIN__U8:  // a float below 0 has no value of it: by way of int its low bits
+        s = ein__namef(g->ctx, "(%s)%s%s", ein__kctype(t), g->num == EIN__NUM_INT ? "" : "(int)",
+                       p);
+        break;
     case EIN__I64:
         if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
         break;
@@ -57708,8 +57720,9 @@ static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
 }
 
 static const char *ein__ctype(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {
-        "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
+    static const char *const name[EIN__NDTYPE] = {"float",       "__half",        "__nv_bfloat16",
+                                                  "signed char", "unsigned char", "int",
+                                                  "long long",   "unsigned char"};
     return name[t];
 }
 
@@ -59521,7 +59534,8 @@ static void ein__tsources(ein__tester *z, ein__buf *out, ein__vkind kind) {
 
 static void ein__ttables(ein__tester *z, ein__buf *out) {
     // ORDER ein__dtype
-    static const char *const type[EIN__NDTYPE] = {"F32", "F16", "BF16", "I8", "I32", "I64", "BOOL"};
+    static const char *const type[EIN__NDTYPE] = {"F32", "F16", "BF16", "I8",
+                                                  "U8",  "I32", "I64",  "BOOL"};
     size_t column = EIN__COLUMNS;
     ein__put(out, "enum {");
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
@@ -62067,6 +62081,7 @@ static void ein__store(void *data, ein__dtype type, int64_t i, double v) {
     case EIN__F16:
     case EIN__BF16: ((uint16_t *)data)[i] = ein__half_bits((float)v, type == EIN__BF16); break;
     case EIN__I8: ((int8_t *)data)[i] = (int8_t)v; break;
+    case EIN__U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case EIN__I32: ((int32_t *)data)[i] = (int32_t)v; break;
     case EIN__I64: ((int64_t *)data)[i] = (int64_t)v; break;
     case EIN__BOOL: ((uint8_t *)data)[i] = v != 0; break;
@@ -62081,6 +62096,7 @@ static double ein__load(const void *data, ein__dtype type, int64_t i) {
     case EIN__F16:
     case EIN__BF16: return ein__half_value(((const uint16_t *)data)[i], type == EIN__BF16);
     case EIN__I8: return ((const int8_t *)data)[i];
+    case EIN__U8: return ((const uint8_t *)data)[i];
     case EIN__I32: return ((const int32_t *)data)[i];
     case EIN__I64: return (double)((const int64_t *)data)[i];
     case EIN__BOOL: return ((const uint8_t *)data)[i] != 0;

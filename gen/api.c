@@ -409,6 +409,7 @@ static void ein__store(void *data, ein__dtype type, int64_t i, double v) {
     case EIN__F16:
     case EIN__BF16: ((uint16_t *)data)[i] = ein__half_bits((float)v, type == EIN__BF16); break;
     case EIN__I8: ((int8_t *)data)[i] = (int8_t)v; break;
+    case EIN__U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
     case EIN__I32: ((int32_t *)data)[i] = (int32_t)v; break;
     case EIN__I64: ((int64_t *)data)[i] = (int64_t)v; break;
     case EIN__BOOL: ((uint8_t *)data)[i] = v != 0; break;
@@ -423,6 +424,7 @@ static double ein__load(const void *data, ein__dtype type, int64_t i) {
     case EIN__F16:
     case EIN__BF16: return ein__half_value(((const uint16_t *)data)[i], type == EIN__BF16);
     case EIN__I8: return ((const int8_t *)data)[i];
+    case EIN__U8: return ((const uint8_t *)data)[i];
     case EIN__I32: return ((const int32_t *)data)[i];
     case EIN__I64: return (double)((const int64_t *)data)[i];
     case EIN__BOOL: return ((const uint8_t *)data)[i] != 0;

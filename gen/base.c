@@ -493,11 +493,12 @@ EIN__FN int64_t ein__elements(const ein__shape *s) {
 }
 
 EIN__FN int ein__dtype_size(ein__dtype t) {
-    static const int size[EIN__NDTYPE] = {4, 2, 2, 1, 4, 8, 1};
+    static const int size[EIN__NDTYPE] = {4, 2, 2, 1, 1, 4, 8, 1};
     return size[t];
 }
 
 EIN__FN const char *ein__dtype_name(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {"f32", "f16", "bf16", "i8", "i32", "i64", "bool"};
+    static const char *const name[EIN__NDTYPE] = {"f32", "f16", "bf16", "i8",
+                                                  "u8",  "i32", "i64",  "bool"};
     return name[t];
 }

@@ -39,7 +39,7 @@
 //     y = Conv(x, k; strides=2, pads=1)       ONNX operator, opset 21; `_` omits an operand
 //     t[n,f,h] = sum(c) a[n,c,h-1] * b[f,c] where h in 0:H, pad a 0
 // `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
-// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 i32 i64
+// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 u8 i32 i64
 // bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
 // number where ONNX wants a list holds for every spatial axis, in Pad for every axis. What ONNX
 // passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max) is an attribute;

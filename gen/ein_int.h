@@ -134,6 +134,7 @@ typedef enum {
     EIN__F16,
     EIN__BF16,
     EIN__I8,
+    EIN__U8,
     EIN__I32,
     EIN__I64,
     EIN__BOOL,

@@ -214,13 +214,13 @@ static int to_host(const test *t, void *to, const void *from, size_t bytes) {
 // ---- elements and files -------------------------------------------------------------------------
 // ---- elements
 
-enum dtype { F32, F16, BF16, I8, I32, I64, BOOL, DTYPES };
+enum dtype { F32, F16, BF16, I8, U8, I32, I64, BOOL, DTYPES };
 
 static const struct {
     const char *name, *npy;
     size_t size;
 } dtypes[DTYPES] = {{"f32", "<f4", 4}, {"f16", "<f2", 2}, {"bf16", "", 2},   {"i8", "|i1", 1},
-                    {"i32", "<i4", 4}, {"i64", "<i8", 8}, {"bool", "|b1", 1}};
+                    {"u8", "|u1", 1},  {"i32", "<i4", 4}, {"i64", "<i8", 8}, {"bool", "|b1", 1}};
 
 static dtype dtype_of(const char *name) {
     int i = 0;
@@ -288,7 +288,7 @@ static long long get_int(dtype type, const void *data, size_t i) {
     default: break;
     }
     unsigned char byte = ((const unsigned char *)data)[i];
-    return type == BOOL ? byte : (signed char)byte;
+    return type == I8 ? (signed char)byte : byte;
 }
 
 static void put_int(dtype type, void *data, size_t i, int v) {

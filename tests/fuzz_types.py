@@ -64,7 +64,7 @@ def typed_attention(p):
 def integers(p):
     """Sums and products of integers, exactly; truths; what is made of both."""
     m, k, n = p.size(1, 5, 16, most=65), p.size(4, 8, 31, most=129), p.size(3, 8, most=33)
-    x = p.input(m, k, type=p.any("i8", "i32", "i64", "i8"))
+    x = p.input(m, k, type=p.any("i8", "i32", "i64", "u8"))
     w = p.weight(k, n, type=p.any("i8", "i8", "i32"), between=(-9, 9))
     kind = p.rng.randrange(6)
     if kind == 0:

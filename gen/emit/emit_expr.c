@@ -75,6 +75,7 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__I8:
+    case EIN__U8:
     case EIN__I32:
     case EIN__I64:
     case EIN__BOOL:

@@ -395,8 +395,9 @@ typedef struct ein__kaccess {
 static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane);
 
 static const char *ein__kctype(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {
-        "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
+    static const char *const name[EIN__NDTYPE] = {"float",       "__half",        "__nv_bfloat16",
+                                                  "signed char", "unsigned char", "int",
+                                                  "long long",   "unsigned char"};
     return name[t];
 }
 

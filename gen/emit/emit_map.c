@@ -286,6 +286,10 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         break;
     case EIN__I8:
     case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
+    case EIN__U8:  // a float below 0 has no value of it: by way of int its low bits
+        s = ein__namef(g->ctx, "(%s)%s%s", ein__kctype(t), g->num == EIN__NUM_INT ? "" : "(int)",
+                       p);
+        break;
     case EIN__I64:
         if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
         break;

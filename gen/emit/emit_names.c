@@ -158,8 +158,9 @@ static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
 }
 
 static const char *ein__ctype(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {
-        "float", "__half", "__nv_bfloat16", "signed char", "int", "long long", "unsigned char"};
+    static const char *const name[EIN__NDTYPE] = {"float",       "__half",        "__nv_bfloat16",
+                                                  "signed char", "unsigned char", "int",
+                                                  "long long",   "unsigned char"};
     return name[t];
 }
 

@@ -206,7 +206,8 @@ static void ein__tsources(ein__tester *z, ein__buf *out, ein__vkind kind) {
 
 static void ein__ttables(ein__tester *z, ein__buf *out) {
     // ORDER ein__dtype
-    static const char *const type[EIN__NDTYPE] = {"F32", "F16", "BF16", "I8", "I32", "I64", "BOOL"};
+    static const char *const type[EIN__NDTYPE] = {"F32", "F16", "BF16", "I8",
+                                                  "U8",  "I32", "I64",  "BOOL"};
     size_t column = EIN__COLUMNS;
     ein__put(out, "enum {");
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {

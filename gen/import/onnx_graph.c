@@ -63,8 +63,8 @@ static void declare_input(ox *o, void *declaration) {
     cli_dtype dtype = ox_dtype(t->elem_type);
     v->dtype = dtype;
     arrput(o->inputs, v);
-    if (dtype == CLI_NONE || dtype == CLI_F64 || dtype == CLI_U8 || dtype == CLI_U16 ||
-        dtype == CLI_I16 || dtype == CLI_U32 || dtype == CLI_U64) {
+    if (dtype == CLI_NONE || dtype == CLI_F64 || dtype == CLI_U16 || dtype == CLI_I16 ||
+        dtype == CLI_U32 || dtype == CLI_U64) {
         ox_unsupported(o, NULL, "input \"%s\" has the unsupported element type %s", shown,
                        ox_type_name(t->elem_type));
     }

@@ -29,8 +29,7 @@ static void cast_to(ox *o, ox_node *n, cli_dtype to, const char *shown) {
         ox_bind(o, n, 0, v);
         return;
     }
-    if (to == CLI_NONE || to == CLI_U8 || to == CLI_U16 || to == CLI_I16 || to == CLI_U32 ||
-        to == CLI_U64) {
+    if (to == CLI_NONE || to == CLI_U16 || to == CLI_I16 || to == CLI_U32 || to == CLI_U64) {
         ox_unsupported(o, n, "Cast from %s to %s of a value computed at run time",
                        cli_dtype_name(v->dtype), shown);
     }

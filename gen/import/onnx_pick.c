@@ -279,8 +279,11 @@ static ox_value *beyond(ox *o, ox_node *n, const ox_value *x, bool largest) {
     if (ox_is_float(x->dtype)) {
         ox_setf(c, 0, largest ? -HUGE_VAL : HUGE_VAL);
     } else {
-        int64_t most = x->dtype == CLI_I64 ? INT64_MAX : x->dtype == CLI_I32 ? INT32_MAX : INT8_MAX;
-        ox_seti(c, 0, largest ? -most - 1 : most);
+        int64_t most = x->dtype == CLI_I64   ? INT64_MAX
+                       : x->dtype == CLI_I32 ? INT32_MAX
+                       : x->dtype == CLI_U8  ? UINT8_MAX
+                                             : INT8_MAX;
+        ox_seti(c, 0, !largest ? most : x->dtype == CLI_U8 ? 0 : -most - 1);
     }
     return ox_constant(o, ox_base(o, n), ".beyond", c);
 }

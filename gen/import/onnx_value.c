@@ -69,7 +69,8 @@ void ox_begin(ox *o) {
 // The types the language has; f64 constants become f32.
 static bool has_type(cli_dtype dtype) {
     return dtype == CLI_F32 || dtype == CLI_F16 || dtype == CLI_BF16 || dtype == CLI_I8 ||
-           dtype == CLI_I32 || dtype == CLI_I64 || dtype == CLI_BOOL || dtype == CLI_F64;
+           dtype == CLI_U8 || dtype == CLI_I32 || dtype == CLI_I64 || dtype == CLI_BOOL ||
+           dtype == CLI_F64;
 }
 
 void ox_arg(ox *o, ox_value *v) {

@@ -677,11 +677,11 @@ static int64_t ein__value_bytes(const ein_ctx *ctx, ein__val v) {
 
 // Integers beyond the 8 or 32 bits of their type, as memory has them.
 static void ein__cut_integers(ein__dtype type, double *x, int64_t n) {
-    double size = exp2(type == EIN__I8 ? 8 : 32);
-    if (type != EIN__I8 && type != EIN__I32) return;
+    double size = exp2(type == EIN__I32 ? 32 : 8), least = type == EIN__U8 ? 0 : -size / 2;
+    if (type != EIN__I8 && type != EIN__U8 && type != EIN__I32) return;
     for (int64_t i = 0; i < n; i++)
-        if (!(x[i] >= -size / 2 && x[i] < size / 2) && x[i] - x[i] == 0)
-            x[i] -= size * floor(x[i] / size + 0.5);
+        if (!(x[i] >= least && x[i] < least + size) && x[i] - x[i] == 0)
+            x[i] -= size * floor((x[i] - least) / size);
 }
 
 static bool ein__compute_value(ein__evaluator *z, ein__val v) {

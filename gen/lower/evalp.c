@@ -365,7 +365,7 @@ static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t posi
     if (z->from.met) z->from.met[val] |= z->mark;
     ein__dtype t = z->ctx->value[val].dtype;
     ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
-    bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
+    bool integer = t > EIN__BF16;
     return t == EIN__BOOL ? x & 1 : integer ? x & 15 : x;
 }
 

@@ -585,7 +585,7 @@ static bool ein__is_whole_read(ein_ctx *ctx, ein__ex ex, const ein__scope *s, ei
 // integers that a reduction gives are stored as what they are: f32 on the way would round them.
 static bool ein__has_type(const ein_ctx *ctx, ein__val v, ein__dtype dtype) {
     const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
-    bool whole = dtype == EIN__F32 || dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64;
+    bool whole = dtype == EIN__F32 || (dtype > EIN__BF16 && dtype != EIN__BOOL);
     if (ctx->value[v.i].dtype == dtype) return true;
     return whole && s->reduce != EIN__R_NONE && ein__ex_integral(ctx, s->body);
 }

@@ -368,7 +368,7 @@ static ein__ast *ein__eq_gather(ein__eq_copy *c, const ein__ast *a) {
     for (ptrdiff_t i = 0; i < arrlen(c->in); i++) {
         if (c->in_name[i] != read->name || c->in[i] == EIN__POISON) continue;
         ein__dtype dtype = c->x->ctx->graph.tensor[c->in[i]].dtype;
-        if (dtype == EIN__I8 || dtype == EIN__I32 || dtype == EIN__I64) continue;
+        if (dtype > EIN__BF16 && dtype != EIN__BOOL) continue;
         ein__error(c->x->ctx, EIN_BAD_INPUT, a->pos, "'%s' is %s: '@' needs a tensor of integers",
                    read->name, ein__dtype_name(dtype));
         return NULL;

@@ -52,9 +52,11 @@ static bool ein__source_uniform(ein__expander *x, const ein__stmt *s, ein__tenso
         return false;
     double limit = t->dtype == EIN__BOOL  ? 1
                    : t->dtype == EIN__I8  ? 127
+                   : t->dtype == EIN__U8  ? 255
                    : t->dtype == EIN__I32 ? 2147483647
                                           : 4503599627370496;
-    bool fits = real || (t->b <= limit && t->a >= (t->dtype == EIN__BOOL ? 0 : -limit - 1));
+    bool sign = t->dtype != EIN__BOOL && t->dtype != EIN__U8;
+    bool fits = real || (t->b <= limit && t->a >= (sign ? -limit - 1 : 0));
     if (t->a <= t->b && fits) return true;
     ein__error(x->ctx, EIN_BAD_INPUT, s->call.pos,
                fits ? "lo is above hi" : "lo or hi is no value of this tensor's type");

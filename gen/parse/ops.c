@@ -80,7 +80,7 @@ static const ein__op_row ein__op_table[] = {
     {"Or", "a:bool b:bool", "", EIN__ANY, "max(a, b)", ein__op_truth},
     {"Xor", "a:bool b:bool", "", EIN__ANY, "select(a == b, 0, 1)", ein__op_truth},
     {"Where", "condition:bool x y", "", EIN__ANY, "select(condition != 0, x, y)", NULL},
-    {"Cast", "x", "to=f32|f16|bf16|i8|i32|i64|bool", EIN__ANY, NULL, ein__op_cast},
+    {"Cast", "x", "to=f32|f16|bf16|i8|u8|i32|i64|bool", EIN__ANY, NULL, ein__op_cast},
     {"Identity", "x", "", EIN__ANY, "x", ein__op_identity},
 
     {"MaxPool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 storage_order=0!", EIN__FLOATS, NULL,
@@ -167,7 +167,7 @@ static bool ein__op_check_type(ein__op *o, int k) {
     if (*own) {
         if ((t == EIN__BOOL) == (*own == 'b') && !real) return true;
         return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
-                            ein__dtype_name(t), *own == 'b' ? own : "i8, i32 or i64");
+                            ein__dtype_name(t), *own == 'b' ? own : "i8, u8, i32 or i64");
     }
     if (!real && o->row->types != EIN__ANY && (t == EIN__BOOL || o->row->types == EIN__FLOATS))
         return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),

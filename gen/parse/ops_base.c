@@ -15,12 +15,12 @@ typedef struct ein__op ein__op;
 // Types that the operands of an operator may have, all of them the same one.
 typedef enum {
     EIN__FLOATS,   // f32, f16, bf16
-    EIN__NUMBERS,  // these, i8, i32 and i64
+    EIN__NUMBERS,  // these, i8, u8, i32 and i64
     EIN__ANY       // these and bool
 } ein__op_types;
 
 // One operator. `in` names the operands: `b?` may be omitted, `x...` is x0 x1 ..., `c:bool` and
-// `i:int` have types of their own (int is i8, i32 or i64). `attr` names the
+// `i:int` have types of their own (int is i8, u8, i32 or i64). `attr` names the
 // attributes: `a=1` has a default, `a?` may be missing, `a` must be given, `a=0!` takes no other
 // value, `a=one|two|!three` takes a word, the first by default, and refuses the third as not
 // supported. Without `make` the operator is element-wise and `body` is its expression over operands

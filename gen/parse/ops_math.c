@@ -418,7 +418,7 @@ static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
 static bool ein__op_reduce(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     ein__dtype type = ein__op_tensor(o, 0)->dtype;
-    if (type == EIN__I8 || type == EIN__BOOL)
+    if (type == EIN__I8 || type == EIN__U8 || type == EIN__BOOL)
         return ein__op_fail(o, NULL, "x has type %s, expected f32, f16, bf16, i32 or i64",
                             ein__dtype_name(type));
     int at[EIN__MAX_RANK], n;

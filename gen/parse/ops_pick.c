@@ -11,7 +11,7 @@ static bool ein__op_truth(ein__op *o) {
 static bool ein__op_cast(ein__op *o) {
     // ORDER of words in the table
     static const ein__dtype types[] = {EIN__F32, EIN__F16, EIN__BF16, EIN__I8,
-                                       EIN__I32, EIN__I64, EIN__BOOL};
+                                       EIN__U8,  EIN__I32, EIN__I64,  EIN__BOOL};
     ein__dtype from = ein__op_type(o);
     int to;
     if (!ein__op_given(o, "to")) return ein__op_fail(o, NULL, "attribute 'to' is missing");

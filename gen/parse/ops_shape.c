@@ -120,11 +120,11 @@ static bool ein__op_slice(ein__op *o) {
 
 // A padding must be a value of the operand's type.
 static bool ein__pad_value(ein__op *o, double *value) {
-    static const double most[EIN__NDTYPE] = {0, 0, 0, 127, 2147483647, 9007199254740992, 1};
+    static const double most[EIN__NDTYPE] = {0, 0, 0, 127, 255, 2147483647, 9007199254740992, 1};
     ein__dtype t = ein__op_tensor(o, 0)->dtype;
     if (!ein__op_number(o, "value", value)) return false;
     if (most[t] == 0) return true;
-    double least = t == EIN__BOOL ? 0 : -most[t] - (t != EIN__I64);
+    double least = t == EIN__BOOL || t == EIN__U8 ? 0 : -most[t] - (t != EIN__I64);
     if (*value == floor(*value) && *value >= least && *value <= most[t]) return true;
     return ein__op_fail(o, "value", "value is not one of %s", ein__dtype_name(t));
 }

@@ -9,6 +9,7 @@ static bool ein__type_numbers(ein__dtype type, ein__numbers *r) {
     if (type <= EIN__BF16) return false;
     double bits = type == EIN__I8 ? 7 : type == EIN__I32 ? 31 : 63;
     *r = (ein__numbers){-exp2(bits), exp2(bits) - 1};
+    if (type == EIN__U8) *r = (ein__numbers){0, 255};
     if (type == EIN__BOOL) *r = (ein__numbers){0, 1};
     return true;
 }
@@ -84,7 +85,8 @@ static bool ein__int_numbers(const ein_ctx *ctx, ein__ex ex, ein__numbers *r) {
 static bool ein__narrows(const ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     ein__numbers r, type;
-    if ((p->dtype != EIN__I8 && p->dtype != EIN__I32) || p->kind != EIN__V_SCOPE) return false;
+    bool few = p->dtype == EIN__I8 || p->dtype == EIN__U8 || p->dtype == EIN__I32;
+    if (!few || p->kind != EIN__V_SCOPE) return false;
     return ein__type_numbers(p->dtype, &type) &&
            ein__int_numbers(ctx, ein__sc_get(ctx, p->scope)->body, &r) &&
            (r.lo < type.lo || r.hi > type.hi);

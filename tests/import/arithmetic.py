@@ -5,7 +5,7 @@ from onnx import TensorProto
 from cases import I64, Case, case, const, each, model, node, value
 from places import typed
 
-I32, I8 = TensorProto.INT32, TensorProto.INT8
+I32, I8, U8 = TensorProto.INT32, TensorProto.INT8, TensorProto.UINT8
 WIDE = np.int64([[7, -7, 7, -7, 0, 8], [1 << 40, -(1 << 40), (1 << 60) + 5, 123456789, -1, 6]])
 BY = np.int64([3, 3, -3, -3, 5, -4])
 
@@ -19,11 +19,22 @@ def quotients_and_remainders_of_integers():
                 text=["q = Div(a, b)", "r = Mod(a, b; fmod=0)", "s = Mod(a, b; fmod=1)"])
 
 
-for name, dtype, array in (("i32", I32, np.int32), ("i8", I8, np.int8)):
+for name, dtype, array in (("i32", I32, np.int32), ("i8", I8, np.int8), ("u8", U8, np.uint8)):
     each("remainders_of_" + name, lambda d=dtype, a=array: Case(
         typed(model([node("Mod", "a b", "r"), node("Mod", "a b", "s", fmod=1)],
                     {"a": value("a", [2, 6], d), "b": value("b", [6], d)}, "r s"), r=d, s=d),
-        inputs={"a": (WIDE % 100 - 50).astype(a), "b": BY.astype(a)}))
+        inputs={"a": (WIDE % 100 - (0 if a is np.uint8 else 50)).astype(a),
+                "b": (abs(BY) if a is np.uint8 else BY).astype(a)}))
+
+
+each("image_of_bytes", lambda: Case(
+    typed(model([node("Cast", "x", "f", to=TensorProto.FLOAT),
+                 node("Transpose", "f", "t", perm=[0, 3, 1, 2]),
+                 node("ReduceMean", "t", "m", keepdims=1, axes=[1]),
+                 node("Cast", "m", "y", to=U8)],
+                {"x": value("x", [1, 4, 5, 3], U8)}), y=U8),
+    inputs={"x": np.arange(190, 250).astype(np.uint8).reshape(1, 4, 5, 3)},
+    text="input x: u8[1,4,5,3]"))
 
 
 @case

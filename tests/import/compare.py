@@ -10,7 +10,8 @@ import ein_onnx
 
 ort.set_default_logger_severity(4)
 NUMPY = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
-         "tensor(int32)": np.int32, "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
+         "tensor(int32)": np.int32, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8,
+         "tensor(bool)": np.bool_}
 
 
 def session(model):

@@ -17,11 +17,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 DTYPES = {
     "f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16,
-    "i8": TensorProto.INT8, "i32": TensorProto.INT32, "i64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
+    "i8": TensorProto.INT8, "u8": TensorProto.UINT8, "i32": TensorProto.INT32,
+    "i64": TensorProto.INT64, "bool": TensorProto.BOOL,
 }
-NUMPY = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i32": np.int32, "i64": np.int64,
-         "bool": np.bool_}
+NUMPY = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "u8": np.uint8, "i32": np.int32,
+         "i64": np.int64, "bool": np.bool_}
 TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[A-Za-z_]\w*(?:\.\w+)*|'
                    r'\d+\.?\d*(?:[eE][+-]?\d+)?|<=|==|[-+*/%()\[\],;:=])')
 
@@ -266,7 +266,7 @@ def read_safetensors(path):
     size, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
     kinds = {"F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32,
-             "I8": np.int8, "BOOL": np.bool_}
+             "I8": np.int8, "U8": np.uint8, "BOOL": np.bool_}
     out = {}
     for name, t in header.items():
         a, b = t["data_offsets"]

@@ -174,7 +174,8 @@ static void map_functions(ein_ctx *ctx) {
 }
 
 static void map_types(ein_ctx *ctx) {
-    static const ein__dtype types[] = {EIN__F32, EIN__F16, EIN__BF16, EIN__I8, EIN__I32, EIN__I64};
+    static const ein__dtype types[] = {EIN__F32, EIN__F16, EIN__BF16, EIN__I8,
+                                       EIN__U8,  EIN__I32, EIN__I64};
     ein__ix a = it(ctx, 0, 6), b = it(ctx, 1, 20);
     for (int i = 0; i < COUNT(types); i++)
         for (int j = 0; j < COUNT(types); j++) {

@@ -127,7 +127,8 @@ static void put_element(unsigned char *p, ein__dtype t, double v) {
         memcpy(p, (char *)&f + 2, 2);
         break;
     }
-    case EIN__I8: *p = (unsigned char)(signed char)v; break;
+    case EIN__I8:
+    case EIN__U8: *p = (unsigned char)(int)v; break;
     case EIN__BOOL: *p = (unsigned char)(v != 0); break;
     case EIN__I32: {
         int32_t i = (int32_t)v;
@@ -143,7 +144,9 @@ static void put_element(unsigned char *p, ein__dtype t, double v) {
     }
 }
 
-static double mark(ein__dtype t) { return t == EIN__BOOL ? 1 : t == EIN__I8 ? 99 : 1024; }
+static double mark(ein__dtype t) {
+    return t == EIN__BOOL ? 1 : ein__dtype_size(t) == 1 ? 99 : 1024;
+}
 
 // Bytes from the value's first element on to the last one (and a vector's rest), marks in between.
 static unsigned char *image(ein_ctx *ctx, ein__val v, bool dense, bool filled, ein__dtype t,

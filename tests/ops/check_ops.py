@@ -26,8 +26,8 @@ from onnx.reference import ReferenceEvaluator
 
 from refused import BAD
 
-DTYPES = {"float32": "f32", "float16": "f16", "int8": "i8", "int32": "i32", "int64": "i64",
-          "bool": "bool"}
+DTYPES = {"float32": "f32", "float16": "f16", "int8": "i8", "uint8": "u8", "int32": "i32",
+          "int64": "i64", "bool": "bool"}
 TRUTHS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not",
           "IsNaN"}
 EXTRA = {"G2BMM", "GBMM"}   # not ONNX operators

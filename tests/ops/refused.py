@@ -52,7 +52,7 @@ BAD = [
     ("Less(a, b)", ["i32[3]", "f32[3]"], 3, "a has type i32, b has f32"),
     ("Cast(a)", ["f32[3]"], 3, "'to' is missing"),
     ("Cast(a; to=f64)", ["f32[3]"], 3, "to cannot be 'f64'"),
-    ("Gather(a, b)", ["f32[3]", "f32[3]"], 3, "indices has type f32, expected i8, i32 or i64"),
+    ("Gather(a, b)", ["f32[3]", "f32[3]"], 3, "indices has type f32, expected i8, u8, i32 or i64"),
     ("Gather(a, b)", ["f32[3]", "bool[3]"], 3, "indices has type bool, expected"),
     ("Gather(a, b; axis=1)", ["f32[3]", "i32[3]"], 3, "axis is 1, expected -1 to 0"),
     ("Gather(a, b)", ["f32[1,1,1,1,1,1]", "i32[1,1,1,1,1,1]"], 3, "rank 11"),

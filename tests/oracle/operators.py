@@ -96,8 +96,8 @@ AS_INPUTS = {
     "Unsqueeze": ["axes"], "Expand": ["shape"], "Resize": [None, "scales", "sizes"],
 }
 ELEM = {"f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16,
-        "i8": TensorProto.INT8, "i32": TensorProto.INT32, "i64": TensorProto.INT64,
-        "bool": TensorProto.BOOL, "f64": TensorProto.DOUBLE}
+        "i8": TensorProto.INT8, "u8": TensorProto.UINT8, "i32": TensorProto.INT32,
+        "i64": TensorProto.INT64, "bool": TensorProto.BOOL, "f64": TensorProto.DOUBLE}
 DTYPE = {v: k for k, v in ELEM.items()}
 CONTEXT = onnx.checker.C.CheckerContext()
 CONTEXT.ir_version = 10
@@ -308,7 +308,8 @@ def run_ort(op, attrs, inputs, outputs, double=True):
     arrays = [None if x is None else
               x.astype(wide) if x.dtype.kind == "f" else x for x in inputs]
     names = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.int64): "i64",
-             np.dtype(np.int32): "i32", np.dtype(np.int8): "i8", np.dtype(np.bool_): "bool"}
+             np.dtype(np.int32): "i32", np.dtype(np.int8): "i8", np.dtype(np.uint8): "u8",
+             np.dtype(np.bool_): "bool"}
     dtypes = [None if a is None else names[a.dtype] for a in arrays]
     shapes = [None if a is None else a.shape for a in arrays]
     attrs = filled_attrs(op, attrs, shapes, outputs)

@@ -6,7 +6,7 @@ Written from the language definition alone; shares nothing with the generator.
 import re
 from dataclasses import dataclass, field
 
-DTYPES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4, "i64": 8, "bool": 1}
+DTYPES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "u8": 1, "i32": 4, "i64": 8, "bool": 1}
 SOURCES = {"zeros": set(), "ones": set(), "randn": {"seed", "std"},
            "uniform": {"seed", "lo", "hi"}}
 REDUCTIONS = ("sum", "prod", "max", "min")

@@ -19,7 +19,7 @@ FNV_BASIS = 0xCBF29CE484222325
 FNV_PRIME = 0x100000001B3
 CHUNK = 1 << 18
 NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i8": np.int8,
-         "i32": np.int32, "i64": np.int64, "bool": np.bool_}
+         "u8": np.uint8, "i32": np.int32, "i64": np.int64, "bool": np.bool_}
 FLOATS = ("f32", "f16", "bf16")
 MAGIC = b"EINWGHT1"
 HEADER = 256
@@ -149,8 +149,8 @@ def byte_size(t):
 
 # ---------------------------------------------------------------- safetensors
 
-ST_DTYPES = {"F32": "f32", "F16": "f16", "BF16": "bf16", "I8": "i8", "I32": "i32", "I64": "i64",
-             "BOOL": "bool", "F64": "f64"}
+ST_DTYPES = {"F32": "f32", "F16": "f16", "BF16": "bf16", "I8": "i8", "U8": "u8",
+             "I32": "i32", "I64": "i64", "BOOL": "bool", "F64": "f64"}
 
 
 def read_safetensor(path, key):
