@@ -36,6 +36,7 @@ static double element(uint32_t seed, int64_t i, ein__dtype t) {
     uint64_t z = ein__splitmix(seed * 0x9E3779B97F4A7C15ull + (uint64_t)i);
     int64_t v = (int64_t)(z % 17) - 8;
     if (t == EIN__BOOL) return (double)(v & 1);
+    if (t == EIN__U8) return (double)(v + 8);
     return t <= EIN__BF16 ? (double)v / 4 : (double)v;
 }
 
