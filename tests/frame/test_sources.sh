@@ -21,6 +21,9 @@ xargs grep -n -P '[^\x00-\x7F]' /dev/null < "$work/all" | cut -c1-120 > "$found"
 empty 'ASCII only'
 xargs grep -n -w -E 'TODO|FIXME|XXX' /dev/null < "$work/all" | grep -v test_sources > "$found"
 empty 'nothing put off'
+git ls-files 2> /dev/null | sed 's|/.*||' | sort -u | grep -v -x -E \
+    '\..*|einnet\.h|gen|templates|models|out|tests|bench|Makefile|README\.md' > "$found"
+empty 'nothing else at the top'
 # Records are as long as their terms: ein__ix_copy, or what lies behind them is read.
 grep -rn -E '= \*ein__ix_get' gen > "$found"
 empty 'no form is copied whole'
