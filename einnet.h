@@ -19766,21 +19766,25 @@ static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int
     return best;
 }
 
+// Whether threads read four elements along `lane` as one, or the same for all four.
+static bool ein__reads_vectors(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { VECTOR = 4 };
+    bool vector = s->n[lane] % VECTOR == 0;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
+    }
+    return vector;
+}
+
 // Terms of a turn of a thread that shares them with others, where neighbouring ones lie side by
 // side (ein__kreduce_vector).
 static int ein__terms_vector(ein_ctx *ctx, const ein__scope *s) {
     enum { LANES = 4, TURNS = 32 };
-    uint32_t last = s->nt + s->ns - 1;
-    bool unit = false, apart = false;
-    if (s->n[last] % LANES || ein__terms_of(s) / LANES < TURNS) return 1;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[r]);
-        int64_t step = ein__read_step(ctx, e, last);
-        unit |= step == 1;
-        apart |= step < 0 || step > 1 || (ein__guarded_slots(ctx, e) >> last & 1);
-    }
-    return unit && !apart ? LANES : 1;
+    bool enough = ein__terms_of(s) / LANES >= TURNS;
+    return enough && ein__reads_vectors(ctx, s, (int)(s->nt + s->ns) - 1) ? LANES : 1;
 }
 
 // What all instructions of such loops take, beside what a thread has before and behind them.
@@ -19879,16 +19883,8 @@ static int64_t ein__number_operations(ein_ctx *ctx, const ein__scope *s) {
 // What the instructions of a map take whose elements threads compute one by one, because neighbours
 // of the result, along `lane`, lie apart in what it reads or are no multiple of a vector.
 static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
-    enum { AROUND = 10, SHARE = 800, VECTOR = 4 };
-    if (lane < 0) return 0;
-    bool vector = s->n[lane] % VECTOR == 0;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
-        vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
-    }
-    if (vector) return 0;
+    enum { AROUND = 10, SHARE = 800 };
+    if (lane < 0 || ein__reads_vectors(ctx, s, lane)) return 0;
     int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false, 1);
     return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
 }
@@ -57719,13 +57715,6 @@ static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
     }
 }
 
-static const char *ein__ctype(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {"float",       "__half",        "__nv_bfloat16",
-                                                  "signed char", "unsigned char", "int",
-                                                  "long long",   "unsigned char"};
-    return name[t];
-}
-
 static void ein__put_shape(ein__buf *out, const ein__tensor *t) {
     ein__putf(out, "%s[", ein__dtype_name(t->dtype));
     for (int i = 0; i < t->shape.rank; i++)
@@ -58412,9 +58401,9 @@ static void ein__put_places(ein__emitter *z, ein__buf *out) {
         bool listed = b->kind == EIN__B_INPUT || b->kind == EIN__B_OUTPUT;
         if (!listed && b->first < 0) continue;
         ein__putf(out, "#define %s %s", z->buffer[i], where[b->kind]);
-        if (listed) ein__putf(out, "(%s, %d)\n", ein__ctype(b->dtype), b->index);
+        if (listed) ein__putf(out, "(%s, %d)\n", ein__kctype(b->dtype), b->index);
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
-        else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
+        else ein__putf(out, "_OF(%s, %lld)\n", ein__kctype(b->dtype), (long long)b->at);
     }
     for (int b = 0; b < ctx->plan.branches; b++) {
         if (!ein__names_workspace(ctx, b)) continue;
@@ -59732,7 +59721,7 @@ static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
     int64_t n = 1;
     for (int k = 0; k < p->shape.rank; k++)
         n = ein__plus(n, ein__times(p->shape.d[k] - 1, l->stride[k]));
-    ein__putf(out, "\t@%s n=%lld at=%lld\n", ein__ctype(p->dtype), (long long)n,
+    ein__putf(out, "\t@%s n=%lld at=%lld\n", ein__kctype(p->dtype), (long long)n,
               (long long)(l->offset % EIN__KEY_ALIGN));
 }
 
@@ -60190,7 +60179,7 @@ static bool ein__read_argument(const char *s, const char **type, int64_t *n, int
     for (int t = 0; t < 2 && !*type; t++)
         if (ein__key_word(&s, shared[t])) *type = shared[t];
     for (int t = 0; t < EIN__NDTYPE && !*type; t++)
-        if (ein__key_word(&s, ein__ctype((ein__dtype)t))) *type = ein__ctype((ein__dtype)t);
+        if (ein__key_word(&s, ein__kctype((ein__dtype)t))) *type = ein__kctype((ein__dtype)t);
     return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
            ein__key_number(&s, " at=", at, EIN__KEY_ALIGN) && *s == '\n';
 }
@@ -60218,7 +60207,7 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
         if (!ok || s[2] != '@') text |= ok && s[2] == '|';
         else if ((ok = k->narg++ < EIN__MAX_RANK * 4 &&
                        ein__read_argument(s + 3, &type, &elements, &at)))
-            k->half |= !strcmp(type, ein__ctype(EIN__F16));
+            k->half |= !strcmp(type, ein__kctype(EIN__F16));
     }
     return ok && text;
 }
@@ -60470,8 +60459,8 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
         if (!ein__read_argument(s + 3, &type, &n, &at)) continue;
         ein__putf(out, "%s(%s *)v[%d]", arg ? ", " : "", type, arg);
         if (at) ein__putf(out, " + %lld", (long long)at);
-        bool real = !strcmp(type, ein__ctype(EIN__F32)) || !strcmp(type, ein__ctype(EIN__F16)) ||
-                    !strcmp(type, ein__ctype(EIN__BF16));
+        bool real = !strcmp(type, ein__kctype(EIN__F32)) || !strcmp(type, ein__kctype(EIN__F16)) ||
+                    !strcmp(type, ein__kctype(EIN__BF16));
         ein__putf(list, "%s{%lldull * sizeof(%s), %d}", arg ? ", " : "", (long long)(n + at), type,
                   real);
     }

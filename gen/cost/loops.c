@@ -268,21 +268,25 @@ static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int
     return best;
 }
 
+// Whether threads read four elements along `lane` as one, or the same for all four.
+static bool ein__reads_vectors(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { VECTOR = 4 };
+    bool vector = s->n[lane] % VECTOR == 0;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
+    }
+    return vector;
+}
+
 // Terms of a turn of a thread that shares them with others, where neighbouring ones lie side by
 // side (ein__kreduce_vector).
 static int ein__terms_vector(ein_ctx *ctx, const ein__scope *s) {
     enum { LANES = 4, TURNS = 32 };
-    uint32_t last = s->nt + s->ns - 1;
-    bool unit = false, apart = false;
-    if (s->n[last] % LANES || ein__terms_of(s) / LANES < TURNS) return 1;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[r]);
-        int64_t step = ein__read_step(ctx, e, last);
-        unit |= step == 1;
-        apart |= step < 0 || step > 1 || (ein__guarded_slots(ctx, e) >> last & 1);
-    }
-    return unit && !apart ? LANES : 1;
+    bool enough = ein__terms_of(s) / LANES >= TURNS;
+    return enough && ein__reads_vectors(ctx, s, (int)(s->nt + s->ns) - 1) ? LANES : 1;
 }
 
 // What all instructions of such loops take, beside what a thread has before and behind them.
@@ -381,16 +385,8 @@ static int64_t ein__number_operations(ein_ctx *ctx, const ein__scope *s) {
 // What the instructions of a map take whose elements threads compute one by one, because neighbours
 // of the result, along `lane`, lie apart in what it reads or are no multiple of a vector.
 static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
-    enum { AROUND = 10, SHARE = 800, VECTOR = 4 };
-    if (lane < 0) return 0;
-    bool vector = s->n[lane] % VECTOR == 0;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
-        vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
-    }
-    if (vector) return 0;
+    enum { AROUND = 10, SHARE = 800 };
+    if (lane < 0 || ein__reads_vectors(ctx, s, lane)) return 0;
     int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false, 1);
     return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
 }

@@ -157,13 +157,6 @@ static void ein__put_comment(ein__buf *out, const char *s, size_t n) {
     }
 }
 
-static const char *ein__ctype(ein__dtype t) {
-    static const char *const name[EIN__NDTYPE] = {"float",       "__half",        "__nv_bfloat16",
-                                                  "signed char", "unsigned char", "int",
-                                                  "long long",   "unsigned char"};
-    return name[t];
-}
-
 static void ein__put_shape(ein__buf *out, const ein__tensor *t) {
     ein__putf(out, "%s[", ein__dtype_name(t->dtype));
     for (int i = 0; i < t->shape.rank; i++)

@@ -76,9 +76,9 @@ static void ein__put_places(ein__emitter *z, ein__buf *out) {
         bool listed = b->kind == EIN__B_INPUT || b->kind == EIN__B_OUTPUT;
         if (!listed && b->first < 0) continue;
         ein__putf(out, "#define %s %s", z->buffer[i], where[b->kind]);
-        if (listed) ein__putf(out, "(%s, %d)\n", ein__ctype(b->dtype), b->index);
+        if (listed) ein__putf(out, "(%s, %d)\n", ein__kctype(b->dtype), b->index);
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
-        else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
+        else ein__putf(out, "_OF(%s, %lld)\n", ein__kctype(b->dtype), (long long)b->at);
     }
     for (int b = 0; b < ctx->plan.branches; b++) {
         if (!ein__names_workspace(ctx, b)) continue;

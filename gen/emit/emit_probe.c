@@ -168,7 +168,7 @@ static bool ein__read_argument(const char *s, const char **type, int64_t *n, int
     for (int t = 0; t < 2 && !*type; t++)
         if (ein__key_word(&s, shared[t])) *type = shared[t];
     for (int t = 0; t < EIN__NDTYPE && !*type; t++)
-        if (ein__key_word(&s, ein__ctype((ein__dtype)t))) *type = ein__ctype((ein__dtype)t);
+        if (ein__key_word(&s, ein__kctype((ein__dtype)t))) *type = ein__kctype((ein__dtype)t);
     return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
            ein__key_number(&s, " at=", at, EIN__KEY_ALIGN) && *s == '\n';
 }
@@ -196,7 +196,7 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
         if (!ok || s[2] != '@') text |= ok && s[2] == '|';
         else if ((ok = k->narg++ < EIN__MAX_RANK * 4 &&
                        ein__read_argument(s + 3, &type, &elements, &at)))
-            k->half |= !strcmp(type, ein__ctype(EIN__F16));
+            k->half |= !strcmp(type, ein__kctype(EIN__F16));
     }
     return ok && text;
 }
@@ -448,8 +448,8 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
         if (!ein__read_argument(s + 3, &type, &n, &at)) continue;
         ein__putf(out, "%s(%s *)v[%d]", arg ? ", " : "", type, arg);
         if (at) ein__putf(out, " + %lld", (long long)at);
-        bool real = !strcmp(type, ein__ctype(EIN__F32)) || !strcmp(type, ein__ctype(EIN__F16)) ||
-                    !strcmp(type, ein__ctype(EIN__BF16));
+        bool real = !strcmp(type, ein__kctype(EIN__F32)) || !strcmp(type, ein__kctype(EIN__F16)) ||
+                    !strcmp(type, ein__kctype(EIN__BF16));
         ein__putf(list, "%s{%lldull * sizeof(%s), %d}", arg ? ", " : "", (long long)(n + at), type,
                   real);
     }

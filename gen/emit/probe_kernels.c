@@ -66,7 +66,7 @@ static void ein__put_argument(ein_ctx *ctx, ein__buf *out, ein__val v) {
     int64_t n = 1;
     for (int k = 0; k < p->shape.rank; k++)
         n = ein__plus(n, ein__times(p->shape.d[k] - 1, l->stride[k]));
-    ein__putf(out, "\t@%s n=%lld at=%lld\n", ein__ctype(p->dtype), (long long)n,
+    ein__putf(out, "\t@%s n=%lld at=%lld\n", ein__kctype(p->dtype), (long long)n,
               (long long)(l->offset % EIN__KEY_ALIGN));
 }
 
