@@ -123,7 +123,7 @@ parts=(
     "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --once --libs none --math tf32 $ptx_tf32"
     "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --once --libs none --math fp16 $ptx_fp16"
     "ptx-sm75 cuda $python tests/run_models.py --ptx 75 --once --libs none --math fp16 $ptx75"
-    'algebra  -    sh tests/frame/test_algebra.sh'
+    'units    -    sh tests/frame/test_units.sh'
     'gpu      cuda sh tests/peers/test_gpu.sh'
     'judge    cuda sh tests/judge/run_judge_tests'
     'early    cuda sh tests/frame/test_early.sh'
@@ -141,8 +141,6 @@ parts=(
     'faults   cuda tests/run_faults.sh tests/unseen/attention.ein models/cases/basic_block.ein'
     "faults16 cuda EMIT='--math fp16 --libs none' tests/run_faults.sh tests/unseen/norm_copied.ein"
     'program  cuda sh tests/frame/test_program.sh'
-    'cost     -    sh tests/frame/test_cost.sh'
-    'api      -    sh tests/frame/test_api.sh'
     'order    -    sh tests/frame/test_search.sh'
     'explain  -    python3 tests/check_explain.py'
     'basis    -    python3 tests/check_basis.py'

@@ -1,12 +1,5 @@
 // Tests of the algebra: index forms, expressions, the evaluators and printing, against plain
 // evaluation written a second time.
-#define EINNET_IMPLEMENTATION
-#include "all.h"
-#ifndef EIN__PRIME
-#include "evalp.c"
-#endif
-
-#include "algebra.h"
 
 // ------------------------------------------------------------------------------------ index forms
 
@@ -817,8 +810,7 @@ static void check_model(const char *path) {
     ein_close(ctx);
 }
 
-// usage: test_algebra [MODEL ...]
-int main(int argc, char **argv) {
+static void test_algebra(void) {
     const char *all = getenv("LONG");
     const int share = all && *all ? 1 : 3;  // what a short run has of it
     fuzz_forms(24000 / share);
@@ -839,7 +831,4 @@ int main(int argc, char **argv) {
     test_borders();
     test_fresh();
     test_limits();
-    for (int i = 1; i < argc; i++) check_model(argv[i]);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed > 0;
 }

@@ -1,33 +1,12 @@
 // The rules of the API: what breaks one is EIN_USAGE with a message, whatever else was called, and
-// calls in a row stay harmless without a context. Ends with `N passed, N failed`.
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+// calls in a cost_row stay harmless without a context.
 
-static int allocations_left = -1;
-
-static void *limited_realloc(void *p, size_t n) {
-    if (!allocations_left) return NULL;
-    return realloc(p, n);
-}
-
-#define EIN_REALLOC(p, n) limited_realloc(p, n)
-#define EIN_FREE(p) free(p)
-#define EINNET_IMPLEMENTATION
-#include "all.h"
-
-static int passed, failed;
-
-static void check(bool good, const char *what) {
-    passed += good;
-    failed += !good;
-    if (!good) printf("FAIL %s\n", what);
-}
+static void says(bool good, const char *what) { CHECK(good, "%s", what); }
 
 // The context's first error is of status `status` and its messages hold `text`. Closes it.
 static void ends(ein_ctx *ctx, ein_status status, const char *text, const char *what) {
     bool good = ein_get_status(ctx) == status && strstr(ein_error(ctx), text);
-    check(good, what);
+    says(good, what);
     if (!good) printf("    status %d: %s\n", (int)ein_get_status(ctx), ein_error(ctx));
     ein_close(ctx);
 }
@@ -35,7 +14,7 @@ static void ends(ein_ctx *ctx, ein_status status, const char *text, const char *
 static const char model[] =
     "ein 1\ndim N = 4\ninput x: f32[N,N]\nweight w: f32[N,N] = randn(seed=1)\noutput y\n"
     "t = MatMul(x, w)\ny = Relu(t)\n";
-static const char row[] = "h200\tgemm f32 fma b=1 m=4 n=4 k=4 lda=4 ldb=4 ldc=4\t1000\t\t\n";
+static const char cost_row[] = "h200\tgemm f32 fma b=1 m=4 n=4 k=4 lda=4 ldb=4 ldc=4\t1000\t\t\n";
 
 static ein_ctx *with_model(const ein_desc *desc) {
     ein_ctx *ctx = ein_open(desc);
@@ -45,7 +24,7 @@ static ein_ctx *with_model(const ein_desc *desc) {
 
 static ein_ctx *with_plan(void) {
     ein_ctx *ctx = with_model(NULL);
-    check(!ein_plan(ctx), "the model is planned");
+    says(!ein_plan(ctx), "the model is planned");
     return ctx;
 }
 
@@ -94,21 +73,21 @@ static void check_orders(void) {
     ein_set_dim(ctx, "N", 8);
     ends(ctx, EIN_USAGE, "before the model", "a dim after the model");
     ctx = with_plan();
-    ein_add_costs(ctx, "table", row, sizeof row - 1);
+    ein_add_costs(ctx, "table", cost_row, sizeof cost_row - 1);
     ends(ctx, EIN_USAGE, "before anything is planned", "costs after the plan");
     ctx = with_plan();
     ein_keep_fp32(ctx, "t");
     ends(ctx, EIN_USAGE, "before anything is planned", "what keeps FP32 after the plan");
     ctx = with_model(NULL);
     size_t n = 0;
-    check(!ein_emit(ctx, EIN_EXPLAIN, (ein_writer){count, &n}) && n, "a derivation");
-    ein_add_costs(ctx, "table", row, sizeof row - 1);
+    says(!ein_emit(ctx, EIN_EXPLAIN, (ein_writer){count, &n}) && n, "a derivation");
+    ein_add_costs(ctx, "table", cost_row, sizeof cost_row - 1);
     ends(ctx, EIN_USAGE, "before anything is planned", "costs after a derivation");
     ctx = with_model(NULL);
     n = 0;
     ein_emit(ctx, EIN_EQUATIONS, (ein_writer){count, &n});
     ein_keep_fp32(ctx, "t");
-    ein_add_costs(ctx, NULL, row, sizeof row - 1);
+    ein_add_costs(ctx, NULL, cost_row, sizeof cost_row - 1);
     ein_plan(ctx);
     ends(ctx, EIN_OK, "", "both after the equations");
     ctx = ein_open(NULL);
@@ -148,7 +127,7 @@ static void check_seeds(void) {
                 ein__buf text = {0};
                 bool ok = !ein_emit(pair[i], what[k], (ein_writer){append, &text});
                 if (!first[k].s) ein__put(&first[k], text.s);
-                check(ok && !strcmp(first[k].s, text.s), "the same text from any seed");
+                says(ok && !strcmp(first[k].s, text.s), "the same text from any seed");
                 ein__buf_free(&text);
             }
         for (int i = 0; i < 2; i++) ein_close(pair[i]);
@@ -195,11 +174,11 @@ static void check_null(void) {
     ends(ctx, EIN_USAGE, "is NULL", "evaluation without a weight");
     weights[0] = w;
     ctx = with_model(NULL);
-    check(ein_fill(ctx, 'w', 0, NULL) == EIN_USAGE && !ein_fill(ctx, 'w', 0, w), "values");
-    check(!ein_shape(ctx, NULL, NULL, NULL), "the shape of nothing");
+    says(ein_fill(ctx, 'w', 0, NULL) == EIN_USAGE && !ein_fill(ctx, 'w', 0, w), "values");
+    says(!ein_shape(ctx, NULL, NULL, NULL), "the shape of nothing");
     ein_eval(ctx, in, weights, out);
     ends(ctx, EIN_OK, "", "evaluation");
-    check(y[0] == 0 && y[15] == 0, "its values");
+    says(y[0] == 0 && y[15] == 0, "its values");
 }
 
 // What the manual says of NaN and of rows whose maximum is infinite.
@@ -217,13 +196,13 @@ static void check_special(void) {
     ein_add_model(ctx, "special", text, sizeof text - 1);
     ein_eval(ctx, in, NULL, out);
     ends(ctx, EIN_OK, "", "special values");
-    check(y[0][0] == -1 && y[1][0] == 1 && y[2][0] == 1 && y[3][0] == 1, "functions skip NaN");
-    check(isnan(y[4][0]) && y[4][1] == 0, "relu keeps it");
-    check(y[5][0] == -4 && y[5][1] == (double)-INFINITY, "reductions skip it");
-    check(isnan(y[6][0]) && isnan(y[6][1]) && isnan(y[6][2]), "a maximum that is infinite");
+    says(y[0][0] == -1 && y[1][0] == 1 && y[2][0] == 1 && y[3][0] == 1, "functions skip NaN");
+    says(isnan(y[4][0]) && y[4][1] == 0, "relu keeps it");
+    says(y[5][0] == -4 && y[5][1] == (double)-INFINITY, "reductions skip it");
+    says(isnan(y[6][0]) && isnan(y[6][1]) && isnan(y[6][2]), "a maximum that is infinite");
 }
 
-// Calls in a row on the NULL of an ein_open without memory.
+// Calls in a cost_row on the NULL of an ein_open without memory.
 static void check_no_context(void) {
     size_t n = 0;
     int rank;
@@ -234,10 +213,10 @@ static void check_no_context(void) {
     allocations_left = 0;
     ein_ctx *ctx = ein_open(NULL);
     allocations_left = -1;
-    check(!ctx, "no memory, no context");
+    says(!ctx, "no memory, no context");
     ein_status status[] = {ein_set_dim(ctx, "N", 2),
                            ein_add_model(ctx, "m", model, sizeof model - 1),
-                           ein_add_costs(ctx, "t", row, sizeof row - 1),
+                           ein_add_costs(ctx, "t", cost_row, sizeof cost_row - 1),
                            ein_add_calls(ctx, "", 0),
                            ein_keep_fp32(ctx, "t"),
                            ein_plan(ctx),
@@ -248,22 +227,20 @@ static void check_no_context(void) {
                            ein_verify_candidate(ctx, NULL, 0, 4),
                            ein_get_status(ctx)};
     for (size_t i = 0; i < sizeof status / sizeof *status; i++)
-        check(status[i] == EIN_RESOURCES, "the status of no memory");
-    check(!n && strstr(ein_error(ctx), "out of memory"), "no output, a message");
-    check(!ein_describe(ctx, 'i', 0, &info) && !info.rank, "no tensor");
-    check(!ein_shape(ctx, "x", &rank, dims) && !ein_manifest_hash(ctx), "no shape, no manifest");
+        says(status[i] == EIN_RESOURCES, "the status of no memory");
+    says(!n && strstr(ein_error(ctx), "out of memory"), "no output, a message");
+    says(!ein_describe(ctx, 'i', 0, &info) && !info.rank, "no tensor");
+    says(!ein_shape(ctx, "x", &rank, dims) && !ein_manifest_hash(ctx), "no shape, no manifest");
     ein_get_stats(ctx, &stats);
-    check(!stats.problems, "no statistics");
+    says(!stats.problems, "no statistics");
     ein_close(ctx);
 }
 
-int main(void) {
+static void test_api(void) {
     check_desc();
     check_orders();
     check_seeds();
     check_null();
     check_special();
     check_no_context();
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed || !passed;
 }

@@ -1,25 +1,18 @@
 // The estimates: positive, growing with every size, free of overflow up to the largest tensors, and
-// in the order of the devices. `test_cost table` prints well-known calls on three devices instead.
-// Ends with `N passed, N failed`.
-#define EINNET_IMPLEMENTATION
-#include "all.h"
+// in the order of the devices.
 
-static int passed, failed;
-
-static void check(bool ok, const char *what, const char *device, int64_t a, int64_t b) {
-    passed += ok;
-    failed += !ok;
-    if (!ok) printf("FAIL %s on %s: %lld and %lld\n", what, device, (long long)a, (long long)b);
+static void compared(bool ok, const char *what, const char *device, int64_t a, int64_t b) {
+    CHECK(ok, "%s on %s: %lld and %lld", what, device, (long long)a, (long long)b);
 }
 
-static uint64_t seed = 1;
+static uint64_t draw_seed = 1;
 
 // 1 to 2^bits, small and large sizes alike.
 static int64_t draw(int bits) {
-    seed = ein__splitmix(seed);
-    int width = (int)(seed >> 33) % (bits + 1);
-    seed = ein__splitmix(seed);
-    return 1 + (int64_t)(seed >> 1) % ((int64_t)1 << width);
+    draw_seed = ein__splitmix(draw_seed);
+    int width = (int)(draw_seed >> 33) % (bits + 1);
+    draw_seed = ein__splitmix(draw_seed);
+    return 1 + (int64_t)(draw_seed >> 1) % ((int64_t)1 << width);
 }
 
 static const char *const order[] = {"h200", "a100", "agx-orin"};
@@ -28,8 +21,8 @@ static const char *const order[] = {"h200", "a100", "agx-orin"};
 // that few blocks may take up to half the time there; many may not.
 static void in_order(const int64_t *ps, int64_t outputs, const char *what) {
     int64_t slack = outputs < 1 << 19 ? 2 : 1;
-    check(ps[0] <= ps[1], "h200 and a100", what, ps[0], ps[1]);
-    check(ps[1] <= slack * ps[2], "a100 and agx-orin", what, ps[1], ps[2]);
+    compared(ps[0] <= ps[1], "h200 and a100", what, ps[0], ps[1]);
+    compared(ps[1] <= slack * ps[2], "a100 and agx-orin", what, ps[1], ps[2]);
 }
 
 // ------------------------------------------------------------------------------- library calls
@@ -66,7 +59,7 @@ static void grows(ein_ctx *ctx, const char *what, cost_fn *cost, const int64_t *
                   int bits) {
     const char *device = ein__gpu_of(ctx)->name;
     int64_t ps = cost(ctx, d), e[8];
-    check(ps > 0 && ps <= EIN__PS_LIMIT, what, device, ps, 0);
+    compared(ps > 0 && ps <= EIN__PS_LIMIT, what, device, ps, 0);
     for (int i = 0; i < n; i++)
         for (int how = 0; how < 2; how++) {
             if (i == fixed) continue;
@@ -74,7 +67,7 @@ static void grows(ein_ctx *ctx, const char *what, cost_fn *cost, const int64_t *
             e[i] = how ? e[i] * 2 : e[i] + draw(3);
             if (e[i] > (int64_t)1 << bits) continue;
             int64_t more = cost(ctx, e);
-            check(more >= ps, what, device, ps, more);
+            compared(more >= ps, what, device, ps, more);
             if (more >= ps) continue;
             for (int k = 0; k < n; k++)
                 printf(k == i ? " %lld->%lld" : " %lld", (long long)d[k], (long long)e[k]);
@@ -118,7 +111,7 @@ static void keys(ein_ctx *ctx) {
         g.act = (ein__act)(i / 6 % 3);
         if (draw(1) > 1) g.z.i = 1, g.ldz = n + draw(4), g.sz = b > 1 ? draw(30) : 0;
         const char *key = ein__gemm_key(ctx, &g);
-        check(ein__call_of(ctx, key, &call), key, "the probe", 0, 0);
+        compared(ein__call_of(ctx, key, &call), key, "the probe", 0, 0);
         ein__conv c = {.spatial = 1 + i % 3, .n = m, .c = n, .f = k, .group = 1, .math = math};
         for (int a = 0; a < c.spatial; a++) {
             c.in[a] = c.out[a] = draw(8);
@@ -129,7 +122,7 @@ static void keys(ein_ctx *ctx) {
         c.nhwc = draw(1) > 1;
         if (!transposed) c.bias.i = draw(1) > 1, c.z.i = draw(1) > 1, c.relu = draw(1) > 1;
         key = ein__conv_key(ctx, &c, transposed);
-        check(ein__call_of(ctx, key, &call), key, "the probe", 0, 0);
+        compared(ein__call_of(ctx, key, &call), key, "the probe", 0, 0);
     }
 }
 
@@ -205,7 +198,7 @@ static void kernel(const kernel_case *k) {
         for (int i = 0; i < k->ndim; i++) d[i] = draw(k->bits[i]);
         for (int g = 0; g < 3; g++) {
             ps[g] = plan_cost(order[g], k, d, 0);
-            check(ps[g] > 0 && ps[g] <= 4 * EIN__PS_LIMIT, k->name, order[g], ps[g], 0);
+            compared(ps[g] > 0 && ps[g] <= 4 * EIN__PS_LIMIT, k->name, order[g], ps[g], 0);
         }
         in_order(ps, 0, k->name);
         for (int i = 0; i < k->ndim; i++) {
@@ -215,7 +208,7 @@ static void kernel(const kernel_case *k) {
             e[i] *= 2;
             // A larger one may be computed in another way, that is less by what no launch shows.
             int64_t more = plan_cost(order[round % 3], k, e, 0) + slack;
-            check(more >= ps[round % 3], k->name, order[round % 3], ps[round % 3], more);
+            compared(more >= ps[round % 3], k->name, order[round % 3], ps[round % 3], more);
             if (more < ps[round % 3]) printf("  %s %lld\n", k->dim[i], (long long)d[i]);
         }
     }
@@ -282,9 +275,9 @@ static void intensity(void) {
     const kernel_case *functions = &kernels[9];
     int64_t low = plan_cost("agx-orin", functions, d, 1),
             high = plan_cost("agx-orin", functions, d, 1000);
-    check(low > high, "intensity", functions->name, low, high);
-    check(plan_cost("agx-orin", functions, d, 0) == plan_cost("agx-orin", functions, d, 4),
-          "default intensity", functions->name, 0, 4);
+    compared(low > high, "intensity", functions->name, low, high);
+    compared(plan_cost("agx-orin", functions, d, 0) == plan_cost("agx-orin", functions, d, 4),
+             "default intensity", functions->name, 0, 4);
 }
 
 static void devices(ein_ctx *const *ctx) {
@@ -303,23 +296,21 @@ static void devices(ein_ctx *const *ctx) {
     }
 }
 
-int main(int argc, char **argv) {
+// `table`: prints well-known calls on three devices instead.
+static void test_cost(bool only_table) {
     ein_ctx *ctx[32];
     int n = 0;
     for (int g = 0; g < 3; g++) ctx[n++] = ein_open(&(ein_desc){.gpu = order[g]});
     for (int g = 0; ein_gpu_name(g) && n < 32; g++)
         ctx[n++] = ein_open(&(ein_desc){.gpu = ein__gpu_at(g)->name});
-    if (argc > 1 && !strcmp(argv[1], "table")) {
+    if (only_table) {
         table(ctx);
-        for (int g = 0; g < n; g++) ein_close(ctx[g]);
-        return 0;
+    } else {
+        calls(ctx, n);
+        for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) kernel(&kernels[k]);
+        intensity();
+        devices(ctx);
+        keys(ctx[0]);
     }
-    calls(ctx, n);
-    for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) kernel(&kernels[k]);
-    intensity();
-    devices(ctx);
-    keys(ctx[0]);
     for (int g = 0; g < n; g++) ein_close(ctx[g]);
-    printf("%d passed, %d failed\n", passed, failed);
-    return failed != 0;
 }

@@ -52,13 +52,14 @@ for math in fp16 tf32; do
     build/einnet emit models/resnet50.ein --math $math --libs none -o "$work/groups.cu"
     check "$math: it says what to compile it for" grep -q '^// compile   for sm_90a' \
         "$work/groups.cu"
-    nvcc $flags $no_spills -Xptxas -v -arch=sm_90a -c "$work/groups.cu" -o "$work/groups.o" \
-        > "$work/groups.log" 2>&1 && pass ||
-        fail "$math: products by warpgroups compile" "$work/groups.log"
+    check "$math: products by warpgroups compile" nvcc $flags -ptx -arch=sm_90a \
+        "$work/groups.cu" -o "$work/groups.ptx"
+    check "$math: wgmma" grep -q "wgmma.mma_async.sync.aligned.m64n.*${math#*p}" "$work/groups.ptx"
+    ptxas -v -warn-spills -warn-lmem-usage -Werror -arch=sm_90a "$work/groups.ptx" \
+        -o "$work/groups.cubin" > "$work/groups.log" 2>&1 && pass ||
+        fail "$math: products by warpgroups are assembled" "$work/groups.log"
     grep -q 'k_product' "$work/groups.log" && ! grep -q 'C75[0-9][0-9]' "$work/groups.log" &&
         pass || fail "$math: no wait between the products of warpgroups" "$work/groups.log"
-    nvcc $flags -ptx -arch=sm_90a "$work/groups.cu" -o "$work/groups.ptx"
-    check "$math: wgmma" grep -q "wgmma.mma_async.sync.aligned.m64n.*${math#*p}" "$work/groups.ptx"
 done
 # Kernels that take less of what stands in front of them than those of out/ do.
 for name in attention_graph online_forms; do

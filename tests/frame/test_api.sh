@@ -1,8 +1,0 @@
-#!/bin/sh
-# What the API answers to misuse, under the sanitizers.
-. "$(dirname "$0")/lib.sh"
-
-make -s build/templates.inc || exit 1
-clang -std=c11 -g1 -O0 -Wall -Wextra -Werror -fsanitize=address,undefined \
-    -fno-sanitize-recover=all -Igen -Ibuild tests/test_api.c -o "$work/test" -lm || exit 1
-"$work/test"
