@@ -19,12 +19,14 @@ lanes=$(awk -v lanes="$(nproc)" '
     /^MemAvailable/ && $2 / 2097152 < lanes { lanes = int($2 / 2097152) }
     END { print (lanes < 2 ? 2 : lanes > 16 ? 16 : lanes) }' /proc/meminfo)
 
-# Models whose small sizes are light enough for the race mode and the sanitizers, which have a third
-# of the unseen ones each, and all in a long run (templates have cases of their own under them); the
-# other ones; those that a CPU runs at full size; those whose forms are exact in integers.
+# Models whose small sizes are light enough for the race mode and the sanitizers: of the unseen ones
+# a short run has each once, in one of these modes or in FP16, a long one all in all (templates have
+# cases of their own under them); the other ones; those that a CPU runs at full size; those whose
+# forms are exact in integers.
 light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein models/cases/*.ein'
 sanitized=$light
 raced=$light
+halved=
 number=0
 for model in tests/unseen/*.ein; do
     case $model in */tensor_tiles.ein) continue ;; esac
@@ -32,6 +34,7 @@ for model in tests/unseen/*.ein; do
     number=$((number + 1))
     case $long$((number % 3)) in 0 | 1?) sanitized="$sanitized $model" ;; esac
     case $long$((number % 3)) in 1 | 1?) raced="$raced $model" ;; esac
+    case $long$((number % 3)) in 2 | 1?) halved="$halved $model" ;; esac
 done
 # some 0|1 WORD...: every other word, from the first or the second one on; all in a long run.
 some() {
@@ -52,7 +55,7 @@ full="$full models/gcn.ein models/csrnet_backend.ein models/csrnet.ein models/lo
 full=$(some 0 $full)
 # Those that are run in TF32 and in FP16; of the others other parts have some.
 rounded="models/*.ein $(some 1 models/cases/*.ein)"
-halves="models/*.ein $(some 0 models/cases/*.ein tests/unseen/*.ein)"
+halves="models/*.ein $(some 0 models/cases/*.ein) $halved tests/unseen/tensor_tiles.ein"
 exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 
 # Models with contractions in forms that no library has.

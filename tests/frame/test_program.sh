@@ -50,7 +50,10 @@ for order in '' rev rand1 rand2 rand3; do
 done
 grep -n 'CALL(await_event' "$work/t.cu" | cut -d: -f1 > "$work/lines"
 [ "$(wc -l < "$work/lines")" -ge 4 ] && pass || fail 'towers: there are waits' "$work/lines"
+# In a short run without each third of them.
 while read -r line; do
+    turn=$(((${turn:-0} + 1) % 3))
+    [ -n "${LONG:-}" ] || [ $turn = 1 ] || continue
     sed "${line}d" "$work/t.cu" > "$work/less.cu"
     tests/judge/judgecc --quick -o "$work/less" "$work/t_test.cu" "$work/less.cu"
     heard=no
