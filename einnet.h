@@ -821,8 +821,10 @@ typedef struct ein__step {
     struct ein__step
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
-    bool chained;  // ... of which each thread computes one behind the other (chain.c)
-    bool again;    // it computes another one's sum once more, or is that one (recompute.c)
+    bool chained;      // ... of which each thread computes one behind the other (chain.c)
+    ein__val *hidden;  // CHAINED: what threads compute on the way and nobody else reads
+    int nhidden;
+    bool again;  // it computes another one's sum once more, or is that one (recompute.c)
     struct ein__step *sums;   // the step whose sums this one's threads add up, or NULL (sums.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
@@ -35759,11 +35761,14 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
     ein__add_step_reads(ctx, step, &list);
     for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
+    for (int i = 0; i < step->nhidden; i++)
+        ein__add_step_reads(ctx, &(ein__step){.nval = 1, .val = {step->hidden[i]}}, &list);
     if (step->ahead) ein__add_step_reads(ctx, step->ahead, &list);
     for (ptrdiff_t i = arrlen(list) - 1; i >= 0; i--) {
         bool own = step->ahead && list[i].i == step->ahead->out.i;
         for (int k = 0; step->chained && k <= step->npeer; k++)
             own |= list[i].i == ein__step_member(step, k)->out.i;
+        for (int k = 0; k < step->nhidden; k++) own |= list[i].i == step->hidden[k].i;
         for (int k = 0; step->sums && k < step->nval; k++) own |= list[i].i == step->val[k].i;
         if (own) arrdel(list, i);
     }
@@ -36834,6 +36839,7 @@ static int64_t ein__plan_cost(const ein__plan *p) {
 enum {
     EIN__SIBLINGS = EIN__GROUP_MEMBERS,  // kernels of one, at most
     EIN__SIBLINGS_PARAMS = 64,           // that they take together
+    EIN__CHAINED = 32,                   // maps of a chain (chain.c), at most
     EIN__SIBLINGS_REACH = 16,  // steps from the first one to the last one: what waits takes memory
     // Branches must gain more than that: what they cost is known less well than launches are.
     EIN__SIBLINGS_PERCENT = 10,
@@ -36973,11 +36979,33 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
     ein__grouper_free(&z);
 }
 
+// `body` of a member of chain `user` with what is hidden there in the place of its reads.
+static ein__ex ein__show_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__step *s = user;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    for (int k = 0; k < s->nhidden; k++)
+        if (e.val == s->hidden[k].i)
+            return ein__ex_replace_reads(ctx, ein__rule_inline(ctx, s->hidden[k], &e),
+                                         ein__show_read, user);
+    return ex;
+}
+
+static ein__ex ein__shown_body(ein_ctx *ctx, const ein__step *s, ein__ex body) {
+    ein__step user = *s;
+    ein__ex shown = ein__ex_replace_reads(ctx, body, ein__show_read, &user);
+    return shown.i ? shown : body;
+}
+
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
 EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
     int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), ps = 0, longest = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
+        ein__scope whole = *k.s[0];
+        if (s->nhidden) {
+            whole.body = ein__shown_body(ctx, s, whole.body);
+            k.s[0] = &whole;
+        }
         if (s->chained) ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k) - launch);
         else ein__add_time(ctx, &k, ein__estimate_kernel(ctx, &k), &ps, &longest);
     }
@@ -37000,7 +37028,7 @@ typedef struct ein__chainer {
 static bool ein__may_chain(ein_ctx *ctx, const ein__step *s) {
     const ein__layout *l = &ctx->plan.layout[s->out.i];
     ein__bkind kind = ctx->plan.buffer[l->buffer].kind;
-    return s->kind == EIN__K_MAP && s->nval == 1 && ctx->value[s->out.i].dtype <= EIN__BF16 &&
+    return s->kind == EIN__K_MAP && s->nval == 1 &&
            (kind == EIN__B_ARENA || kind == EIN__B_OUTPUT) && ein__is_threaded(ctx, s);
 }
 
@@ -37022,8 +37050,9 @@ static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
 static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     const ein__shape *shape = &ctx->value[v.i].shape;
-    bool ok = true;
-    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body);
+    const ein__ex body = ein__scope_of(ctx, s->val[0])->body;
+    bool ok = !ein__ex_looks_up(ctx, body, v);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (l[e->val].buffer != l[v.i].buffer) continue;
@@ -37036,14 +37065,38 @@ static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     return ok;
 }
 
+// What the members of steps `i` and `j` would take as one kernel: all that they store and, each
+// value once, what they read that they do not compute themselves.
+static int ein__link_args(const ein__chainer *z, int i, int j) {
+    int args = 0;
+    ein__val *known = NULL;
+    for (int side = 0; side < 2; side++) {
+        const int *member = z->member[side ? j : i];
+        args += (int)arrlen(member);
+        for (ptrdiff_t a = 0; a < arrlen(member); a++) arrput(known, z->s.step[member[a]].out);
+    }
+    for (int side = 0; side < 2; side++) {
+        const int *member = z->member[side ? j : i];
+        for (ptrdiff_t a = 0; a < arrlen(member); a++)
+            for (ptrdiff_t r = 0; r < arrlen(z->reads[member[a]]); r++) {
+                ein__val v = z->reads[member[a]][r];
+                bool seen = false;
+                for (ptrdiff_t k = 0; k < arrlen(known) && !seen; k++) seen = known[k].i == v.i;
+                if (seen) continue;
+                arrput(known, v);
+                args++;
+            }
+    }
+    arrfree(known);
+    return args;
+}
+
 // Whether the members of steps `i` and `j` may be one kernel, wherever that is.
 static bool ein__may_link(const ein__chainer *z, int i, int j) {
     ein_ctx *ctx = z->s.ctx;
-    int args = 0;
-    if (arrlen(z->member[i]) + arrlen(z->member[j]) > EIN__SIBLINGS) return false;
+    if (arrlen(z->member[i]) + arrlen(z->member[j]) > EIN__CHAINED) return false;
     for (ptrdiff_t a = 0; a < arrlen(z->member[i]); a++) {
         const ein__step *p = &z->s.step[z->member[i][a]];
-        args += (int)arrlen(z->reads[z->member[i][a]]) + 1;
         if (arrlen(z->s.writers[ctx->plan.layout[p->out.i].buffer]) != 1) return false;
         for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++) {
             const ein__step *q = &z->s.step[z->member[j][b]];
@@ -37051,9 +37104,7 @@ static bool ein__may_link(const ein__chainer *z, int i, int j) {
                 return false;
         }
     }
-    for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++)
-        args += (int)arrlen(z->reads[z->member[j][b]]) + 1;
-    return args <= EIN__SIBLINGS_PARAMS;
+    return ein__link_args(z, i, j) <= EIN__SIBLINGS_PARAMS;
 }
 
 // Whether nobody else reads what step `i` stores before step `j` is there.
@@ -37117,7 +37168,7 @@ static uint64_t ein__chain_id(ein_ctx *ctx, const ein__step *step, const int *me
     for (ptrdiff_t r = 0; r < arrlen(reads); r++)
         for (ptrdiff_t i = 0; i < at; i++)
             if (reads[r].i == step[member[i]].out.i)
-                h = ein__mix(h, (uint64_t)(r * EIN__SIBLINGS + i));
+                h = ein__mix(h, (uint64_t)(r * EIN__CHAINED + i));
     arrfree(reads);
     return h;
 }
@@ -37172,6 +37223,52 @@ static void ein__chain_plan(ein_ctx *ctx) {
     arrfree(z.member);
     arrfree(z.place);
     ein__stitcher_end(&z.s, z.reads);
+}
+
+// Whether no step of the plan reads what chain `i` stores as `v`: it is no output either.
+static bool ein__is_hidden(const ein__stitcher *s, int i, ein__val v) {
+    ein_ctx *ctx = s->ctx;
+    int buffer = ctx->plan.layout[v.i].buffer;
+    const int *w = s->writers[buffer];
+    return ctx->plan.buffer[buffer].kind == EIN__B_ARENA && arrlen(w) == 1 && w[0] == i &&
+           !arrlen(s->readers[buffer]);
+}
+
+// Members of chain `i` that nobody else reads: its threads have them in registers alone.
+static void ein__hide_of(const ein__stitcher *z, int i) {
+    ein_ctx *ctx = z->ctx;
+    const ein__step *s = &z->step[i];
+    const ein__step *stored[EIN__CHAINED];
+    ein__val hidden[EIN__CHAINED];
+    int n = 0, none = 0;
+    if (!s->chained || s->sums || s->ahead) return;
+    for (int k = 0; k <= s->npeer; k++) {
+        const ein__step *m = ein__step_member(s, k);
+        if (ein__is_hidden(z, i, m->out)) hidden[none++] = m->out;
+        else stored[n++] = m;
+    }
+    if (!none || !n) return;
+    ein__step all = *stored[0];
+    all.chained = true;
+    all.ps = s->ps;
+    all.measured = s->measured;
+    all.key = s->key;
+    all.npeer = 0;
+    all.peer = EIN__NEW(&ctx->arena, ein__step, n);
+    for (int k = 1; k < n; k++) all.peer[all.npeer++] = *stored[k];
+    all.hidden = EIN__NEW(&ctx->arena, ein__val, none);
+    all.nhidden = none;
+    memcpy(all.hidden, hidden, (size_t)none * sizeof *hidden);
+    if (!all.measured) all.ps = ein__least(all.ps, ein__estimate_joined(ctx, &all));
+    z->step[i] = all;
+}
+
+// What chains store and nobody reads they need not store.
+static void ein__hide_members(ein_ctx *ctx) {
+    ein__val **reads = NULL;
+    ein__stitcher z = ein__stitcher_look(ctx, &reads);
+    for (int i = 0; i < z.n; i++) ein__hide_of(&z, i);
+    ein__stitcher_end(&z, reads);
 }
 /* ---- recompute.c ---- */
 // Maps of a plan that read a short sum which others read too: each computes it for itself. It does
@@ -37578,6 +37675,7 @@ EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
     ctx->threads_only = false;
     arrfree(apart);
     ctx->plan.step = best;
+    ein__hide_members(ctx);
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -48606,7 +48704,7 @@ typedef struct ein__kgen {
     bool whole;     // vectors are stored by their number
     int64_t plane;  // how far behind its place the result is stored
     int ninner, nover;
-    ein__kinner inner[EIN__SIBLINGS];
+    ein__kinner inner[EIN__CHAINED];
     struct {
         ein__ex ex;
         ein__ktext text;
@@ -49481,6 +49579,39 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     return (ein__ktext){s, prec, level};
 }
 
+// Value `v` as type `t`, that of an element in memory.
+static const char *ein__kstored(ein__kgen *g, ein__dtype t, ein__ktext v) {
+    const char *s = v.s, *p = ein__kparen(g, v, EIN__PREFIX);
+    if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
+    switch (t) {
+    case EIN__F16:
+        ein__kneed(g, EIN__NEED_HALF);
+        s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
+        break;
+    case EIN__BF16:
+        ein__kneed(g, EIN__NEED_BF16);
+        s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
+        break;
+    case EIN__BOOL:
+        s = ein__namef(g->ctx, "%s != %s", ein__kparen(g, v, EIN__TERM), ein__kliteral(g, 0).s);
+        break;
+    case EIN__I8:
+    case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
+    case EIN__U8:  // a float below 0 has no value of it: by way of int its low bits
+        s = ein__namef(g->ctx, "(%s)%s%s", ein__kctype(t), g->num == EIN__NUM_INT ? "" : "(int)",
+                       p);
+        break;
+    case EIN__I64:
+        if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
+        break;
+    case EIN__F32:
+        if (g->num == EIN__NUM_INT) s = ein__namef(g->ctx, "(float)%s", p);
+        break;
+    case EIN__NDTYPE: break;
+    }
+    return s;
+}
+
 // The type of `vec` neighbours in registers; of four where the lanes are no longer set up.
 static const char *ein__kvec_type(const ein__kgen *g) {
     return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
@@ -49552,6 +49683,33 @@ static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
     return known ? known->t.text : ein__kname_value(g, ex, lane, t);
 }
 
+// What the kernel's member `v` is computed in.
+static ein__knum ein__kmember_num(ein__kgen *g, ein__val v) {
+    bool whole = ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, ein__kbody(g, v));
+    return whole ? EIN__NUM_INT : g->num == EIN__NUM_INT ? EIN__NUM_FLOAT : g->num;
+}
+
+// What another member of the kernel stores, put in place: as integers it may be cut off there.
+static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+    ein__knum num = g->num;
+    g->num = ein__kmember_num(g, v);
+    ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
+    if (t == EIN__I64 && g->num == EIN__NUM_INT) {
+        g->num = num;
+        if (num == EIN__NUM_INT) return value;
+        value.s = ein__kparen(g, value, EIN__PREFIX);
+    } else {
+        value.s = ein__kstored(g, t, value);
+        g->num = num;
+    }
+    if (t == EIN__BOOL) value.s = ein__namef(g->ctx, "(%s)", value.s);
+    value.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), value.s);
+    value.prec = EIN__PREFIX;
+    return value;
+}
+
 static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     for (int i = 0; i < g->nover; i++)
@@ -49562,7 +49720,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             return t;
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
-    if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
+    if (in && in->put) return ein__kput_value(g, in->v, lane);
     // What has no text for this lane is the same in all of them.
     if (in) return (ein__ktext){in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
     ein__ktext pad = ein__kliteral(g, ein__kbits(x));
@@ -50207,36 +50365,7 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         ein__put(b, ");\n");
         return;
     }
-    const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
-    if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
-    switch (t) {
-    case EIN__F16:
-        ein__kneed(g, EIN__NEED_HALF);
-        s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
-        break;
-    case EIN__BF16:
-        ein__kneed(g, EIN__NEED_BF16);
-        s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
-        break;
-    case EIN__BOOL:
-        s = ein__namef(g->ctx, "%s != %s", ein__kparen(g, value[0], EIN__TERM),
-                       ein__kliteral(g, 0).s);
-        break;
-    case EIN__I8:
-    case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
-    case EIN__U8:  // a float below 0 has no value of it: by way of int its low bits
-        s = ein__namef(g->ctx, "(%s)%s%s", ein__kctype(t), g->num == EIN__NUM_INT ? "" : "(int)",
-                       p);
-        break;
-    case EIN__I64:
-        if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
-        break;
-    case EIN__F32:
-        if (g->num == EIN__NUM_INT) s = ein__namef(g->ctx, "(float)%s", p);
-        break;
-    case EIN__NDTYPE: break;
-    }
-    ein__putf(b, "%s[%s] = %s;\n", y, at, s);
+    ein__putf(b, "%s[%s] = %s;\n", y, at, ein__kstored(g, t, value[0]));
 }
 
 // The same at the position that the output's slots have in a row of what was scanned.
@@ -50427,29 +50556,38 @@ static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order,
 // k-th one is stored.
 static void ein__kmap_scan(ein__kgen *g, const ein__step *step, ein__kscan *scan, ptrdiff_t *rows) {
     if (step->chained) g->peer = step->peer, g->npeer = step->npeer;
+    for (int k = 0; k < step->nhidden; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = step->hidden[k], .put = true};
+    for (int k = 0; step->chained && k <= g->npeer; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = ein__step_member(step, k)->out, .put = true};
     for (int k = 0; k <= g->npeer; k++) {
         ein__val v = ein__step_member(step, k)->out;
         ein__kscan_expr(g, scan, ein__kbody(g, v));
         ein__kscan_out(g, scan, v);
         rows[k] = arrlen(scan->row) - 1;
-        if (g->npeer) g->inner[g->ninner++] = (ein__kinner){.v = v, .put = true};
     }
 }
 
 // Their values, all of them before anything is stored: loads need not wait for that.
 static void ein__kmap_values(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
                              const ptrdiff_t *rows) {
-    ein__ktext value[EIN__SIBLINGS][EIN__KLANES];
+    ein__ktext value[EIN__CHAINED][EIN__KLANES];
+    ein__knum num = g->num;
     for (int k = 0; k <= g->npeer; k++)
         ein__kcount(g, ein__kbody(g, ein__step_member(step, k)->out));
-    for (int k = 0; k <= g->npeer; k++)
-        for (int lane = 0; lane < g->vec; lane++)
-            value[k][lane] = ein__kvalue(g, ein__kbody(g, ein__step_member(step, k)->out), lane);
     for (int k = 0; k <= g->npeer; k++) {
-        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
-        ein__kstore_row(g, &g->code[0], ein__step_member(step, k)->out, &scan->row[rows[k]],
-                        value[k]);
+        ein__val v = ein__step_member(step, k)->out;
+        g->num = ein__kmember_num(g, v);
+        for (int lane = 0; lane < g->vec; lane++)
+            value[k][lane] = ein__kvalue(g, ein__kbody(g, v), lane);
     }
+    for (int k = 0; k <= g->npeer; k++) {
+        ein__val v = ein__step_member(step, k)->out;
+        g->num = ein__kmember_num(g, v);
+        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
+        ein__kstore_row(g, &g->code[0], v, &scan->row[rows[k]], value[k]);
+    }
+    g->num = num;
 }
 
 // One attempt; false: try again without vectors or with 64-bit indices.
@@ -50458,7 +50596,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     ein__val v = step->out;
     ein__kscan scan = ein__kscan_make(g);
     int order[EIN__MAX_RANK];
-    ptrdiff_t rows[EIN__SIBLINGS];
+    ptrdiff_t rows[EIN__CHAINED];
     ein__kmap_scan(g, step, &scan, rows);
     int n = ein__korder(g, v, order);
     n = ein__kmerge(g, &scan, order, n);
@@ -50470,8 +50608,6 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
         if (ok) g->vec_slot = order[n - 1];
     }
     if (ok) {
-        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, ein__kbody(g, v)))
-            g->num = EIN__NUM_INT;
         ein__kmap_values(g, step, &scan, rows);
         ok = !g->scattered && !g->too_wide;
     }
@@ -50598,11 +50734,11 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, int n) {
 typedef struct ein__kred {
     ein__val acc, out;
     ein__red reduce;
-    int sums;                      // of an output, 1: one; of several ...
-    ein__ex term[EIN__SUMS];       // ... the terms of each
-    bool pair;                     // they are a pair (pair.c), whose results are ...
-    ein__ex last[2];               // ... these
-    ptrdiff_t row[EIN__SIBLINGS];  // of the scan: where maps that finish sums are stored
+    int sums;                     // of an output, 1: one; of several ...
+    ein__ex term[EIN__SUMS];      // ... the terms of each
+    bool pair;                    // they are a pair (pair.c), whose results are ...
+    ein__ex last[2];              // ... these
+    ptrdiff_t row[EIN__CHAINED];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     int own;  // of the last of `s` a thread that shares terms has loops of its own
     int64_t outputs, count;
@@ -50766,7 +50902,7 @@ static void ein__kred_terms(ein__kgen *g, ein__kred *r) {
 // sums.
 static void ein__kred_finish_parts(ein__kgen *g, ein__kred *r, const ein__step *step) {
     int vec = g->vec, members = step->chained ? step->npeer + 1 : 1;
-    ein__ktext value[EIN__SIBLINGS];
+    ein__ktext value[EIN__CHAINED];
     ein__kred_terms(g, r);
     g->vec_slot = -1;
     g->vec = 1;
@@ -57928,6 +58064,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
+                for (int v = 0; v < step->nhidden; v++)
+                    ein__put_algebra(z, &z->kernels, step->hidden[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 for (int k = 0; step->chained && k < step->npeer; k++)
@@ -59841,9 +59979,14 @@ static void ein__collect_member(ein_ctx *ctx, ein__step own, int rank) {
     char key[EIN__KEY_LENGTH];
     ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
     own.key = ein__name(ctx, key);
-    own.npeer = 0;
+    own.npeer = own.nhidden = 0;
     if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
     else ein__collect_kernel(ctx, &own, "", rank);
+}
+
+static ein__step ein__map_step(const ein_ctx *ctx, ein__val v) {
+    const char *name = ctx->value[v.i].name;
+    return (ein__step){.kind = EIN__K_MAP, .name = name, .out = v, .nval = 1, .val = {v}};
 }
 
 // Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
@@ -59859,6 +60002,8 @@ static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) 
         }
         ein__collect_member(ctx, own, rank);
     }
+    for (int i = 0; i < step->nhidden; i++)
+        ein__collect_member(ctx, ein__map_step(ctx, step->hidden[i]), rank);
 }
 
 // The same of rows and of the maps in front of them.
@@ -59868,10 +60013,7 @@ static void ein__collect_fronts(ein_ctx *ctx, const ein__step *step, int rank) {
     for (int i = 0; i < EIN__ROW_LOADS; i++) own.load[i] = (ein__val){0};
     ein__collect_member(ctx, own, rank);
     for (int i = 0; i < EIN__ROW_LOADS && step->load[i].i; i++) {
-        ein__val c = step->load[i];
-        own = (ein__step){
-            .kind = EIN__K_MAP, .name = ctx->value[c.i].name, .out = c, .nval = 1, .val = {c}};
-        ein__collect_member(ctx, own, rank);
+        ein__collect_member(ctx, ein__map_step(ctx, step->load[i]), rank);
     }
 }
 
@@ -59881,7 +60023,7 @@ static void ein__collect_plan(ein_ctx *ctx, int rank) {
         if (ein__is_call(step.kind) || !step.key) continue;
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
-        if (step.npeer || step.sums) ein__collect_members(ctx, &step, rank);
+        if (step.npeer || step.sums || step.chained) ein__collect_members(ctx, &step, rank);
         if (step.kind == EIN__K_ROW && step.load[0].i) ein__collect_fronts(ctx, &step, rank);
     }
 }
@@ -59927,7 +60069,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         ein__put(features, "kind=finish");
         return ein__estimate_finish(ctx, step);
     }
-    if (step->npeer) {
+    if (step->npeer || step->chained) {
         ein__put(features, step->chained ? "kind=chain" : "kind=siblings");
         return ein__estimate_joined(ctx, step);
     }

@@ -465,8 +465,10 @@ typedef struct ein__step {
     struct ein__step
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
-    bool chained;  // ... of which each thread computes one behind the other (chain.c)
-    bool again;    // it computes another one's sum once more, or is that one (recompute.c)
+    bool chained;      // ... of which each thread computes one behind the other (chain.c)
+    ein__val *hidden;  // CHAINED: what threads compute on the way and nobody else reads
+    int nhidden;
+    bool again;  // it computes another one's sum once more, or is that one (recompute.c)
     struct ein__step *sums;   // the step whose sums this one's threads add up, or NULL (sums.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block

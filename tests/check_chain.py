@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Maps behind each other, whose values are needed elsewhere too, as one kernel.
 
-tests/unseen/chains_stored.ein: which maps are one kernel and which may not be; long chains in
-pieces; in one order or another of what reads them; right to the judge, with a fault planted wrong.
-Tables of costs decide where they have rows, and probes ask for these and for the maps by
-themselves. Ends with `N passed, N failed`.
+tests/unseen/chains_hidden.ein: what nobody else reads is not stored, and what integers lose on the
+way they lose in registers too. tests/unseen/chains_stored.ein: which maps are one kernel and which
+may not be; long chains in pieces; in one order or another of what reads them; right to the judge,
+with a fault planted wrong. Tables of costs decide where they have rows, and probes ask for these
+and for the maps by themselves. Ends with `N passed, N failed`.
 """
 
 import os
@@ -17,7 +18,8 @@ import harness
 from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "chains_stored.ein")
-MOST = 16  # maps of one kernel
+HIDDEN = os.path.join(HERE, "unseen", "chains_hidden.ein")
+MOST = 32  # maps of one kernel
 
 checks = Checks()
 
@@ -99,8 +101,24 @@ def runs(folder):
     checks.notices("a store of another map", program, planted)
 
 
+def hidden(folder):
+    """What is read on the way alone has no place in memory; positions that are looked up have."""
+    for options in ([], ["--small"], ["--libs", "none"], ["--rules=-fuse"], ["--inspect"]):
+        text = emit(folder, *options, model=HIDDEN)
+        places = set(re.findall(r"^#define v_(\w+) ARENA", text, re.M))
+        whole = options and ("fuse" in options[0] or "inspect" in options[0])
+        on_the_way = {"t", "u", "a", "large", "q"}
+        checks.expect("on the way " + " ".join(options), on_the_way if whole else set(),
+                      on_the_way & places)
+        checks.check("read elsewhere " + " ".join(options), {"v", "s", "r"} <= places, places)
+    program = harness.Judged(folder, HIDDEN, "--small")
+    checks.expect("hidden: right", 0, program.status())
+    checks.notices("an i8 that keeps its bits", program, program.text.replace("(signed char)", ""))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        hidden(folder)
         choices(folder)
         forms(folder)
         tables(folder)

@@ -136,6 +136,35 @@ def gathered(p, y, table, ids, sizes):
         p.let("j,f", f"exp({y}[@{far}[j],f] - {s}[j])", out=True)
 
 
+def graph(p):
+    """Maps over one box that read each other in several places, integers and truths among them."""
+    m, n = p.size(1, 5, 16, most=65), p.size(4, 8, 31, most=129)
+    real = [p.input(m, n), p.input(m, n), p.weight(m, n)]
+    t = p.any("i32", "i64")
+    whole = [p.input(m, n, type=t), p.weight(m, n, type=t, between=(-900, 900))]
+    truth = []
+    for _ in range(p.rng.randrange(4, 14)):
+        a, b = p.rng.choice(real[-4:]), p.rng.choice(real)
+        i, j = p.rng.choice(whole[-3:]), p.rng.choice(whole)
+        kind = p.rng.randrange(8)
+        if kind < 3:
+            real.append(p.op(p.any("Tanh({0})", "Sigmoid({0})", "Mul({0}, {1})", "Add({0}, {1})",
+                                   "Abs({0})").format(a, b)))
+        elif kind == 3:
+            whole.append(p.op(f"{p.any('Add', 'Sub', 'Max', 'Min')}({i}, {j})"))
+        elif kind == 4:
+            real.append(p.op(f"Mul({a}, {p.op(f'Cast({i}; to=f32)')})"))
+        elif kind == 5:
+            whole.append(p.op(f"Cast({p.op(f'Cast({i}; to=i8)')}; to={t})"))
+        elif kind == 6:
+            truth.append(p.op(f"{p.any('Less', 'Greater', 'Equal')}({i}, {j})"))
+        elif truth:
+            real.append(p.op(f"Where({p.rng.choice(truth)}, {a}, {b})"))
+    for x in (*real[3:], *whole[2:], *truth):
+        p.out(x, 0.25)
+    p.let("m", f"sum(n) {real[-1]}[m,n]*{real[0]}[m,n]", out=True)
+
+
 def cell(p):
     """Steps of a recurrent network: maps that finish one product's sums at several places."""
     b, h, gates = p.size(1, 2, 5, most=17), p.size(4, 5, 8, most=33), p.any(2, 3, 4)
@@ -154,5 +183,5 @@ def cell(p):
     p.out(state)
 
 
-KINDS = {"gather": gather, "cell": cell}
+KINDS = {"gather": gather, "cell": cell, "graph": graph}
 TYPED = {"typed": typed, "typed-attention": typed_attention, "integers": integers}

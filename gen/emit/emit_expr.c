@@ -88,6 +88,39 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
     return (ein__ktext){s, prec, level};
 }
 
+// Value `v` as type `t`, that of an element in memory.
+static const char *ein__kstored(ein__kgen *g, ein__dtype t, ein__ktext v) {
+    const char *s = v.s, *p = ein__kparen(g, v, EIN__PREFIX);
+    if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
+    switch (t) {
+    case EIN__F16:
+        ein__kneed(g, EIN__NEED_HALF);
+        s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
+        break;
+    case EIN__BF16:
+        ein__kneed(g, EIN__NEED_BF16);
+        s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
+        break;
+    case EIN__BOOL:
+        s = ein__namef(g->ctx, "%s != %s", ein__kparen(g, v, EIN__TERM), ein__kliteral(g, 0).s);
+        break;
+    case EIN__I8:
+    case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
+    case EIN__U8:  // a float below 0 has no value of it: by way of int its low bits
+        s = ein__namef(g->ctx, "(%s)%s%s", ein__kctype(t), g->num == EIN__NUM_INT ? "" : "(int)",
+                       p);
+        break;
+    case EIN__I64:
+        if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
+        break;
+    case EIN__F32:
+        if (g->num == EIN__NUM_INT) s = ein__namef(g->ctx, "(float)%s", p);
+        break;
+    case EIN__NDTYPE: break;
+    }
+    return s;
+}
+
 // The type of `vec` neighbours in registers; of four where the lanes are no longer set up.
 static const char *ein__kvec_type(const ein__kgen *g) {
     return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
@@ -159,6 +192,33 @@ static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
     return known ? known->t.text : ein__kname_value(g, ex, lane, t);
 }
 
+// What the kernel's member `v` is computed in.
+static ein__knum ein__kmember_num(ein__kgen *g, ein__val v) {
+    bool whole = ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, ein__kbody(g, v));
+    return whole ? EIN__NUM_INT : g->num == EIN__NUM_INT ? EIN__NUM_FLOAT : g->num;
+}
+
+// What another member of the kernel stores, put in place: as integers it may be cut off there.
+static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+    ein__knum num = g->num;
+    g->num = ein__kmember_num(g, v);
+    ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
+    if (t == EIN__I64 && g->num == EIN__NUM_INT) {
+        g->num = num;
+        if (num == EIN__NUM_INT) return value;
+        value.s = ein__kparen(g, value, EIN__PREFIX);
+    } else {
+        value.s = ein__kstored(g, t, value);
+        g->num = num;
+    }
+    if (t == EIN__BOOL) value.s = ein__namef(g->ctx, "(%s)", value.s);
+    value.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), value.s);
+    value.prec = EIN__PREFIX;
+    return value;
+}
+
 static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     for (int i = 0; i < g->nover; i++)
@@ -169,7 +229,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             return t;
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
-    if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
+    if (in && in->put) return ein__kput_value(g, in->v, lane);
     // What has no text for this lane is the same in all of them.
     if (in) return (ein__ktext){in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
     ein__ktext pad = ein__kliteral(g, ein__kbits(x));

@@ -188,7 +188,7 @@ typedef struct ein__kgen {
     bool whole;     // vectors are stored by their number
     int64_t plane;  // how far behind its place the result is stored
     int ninner, nover;
-    ein__kinner inner[EIN__SIBLINGS];
+    ein__kinner inner[EIN__CHAINED];
     struct {
         ein__ex ex;
         ein__ktext text;

@@ -269,36 +269,7 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         ein__put(b, ");\n");
         return;
     }
-    const char *s = value[0].s, *p = ein__kparen(g, value[0], EIN__PREFIX);
-    if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
-    switch (t) {
-    case EIN__F16:
-        ein__kneed(g, EIN__NEED_HALF);
-        s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
-        break;
-    case EIN__BF16:
-        ein__kneed(g, EIN__NEED_BF16);
-        s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
-        break;
-    case EIN__BOOL:
-        s = ein__namef(g->ctx, "%s != %s", ein__kparen(g, value[0], EIN__TERM),
-                       ein__kliteral(g, 0).s);
-        break;
-    case EIN__I8:
-    case EIN__I32: s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p); break;
-    case EIN__U8:  // a float below 0 has no value of it: by way of int its low bits
-        s = ein__namef(g->ctx, "(%s)%s%s", ein__kctype(t), g->num == EIN__NUM_INT ? "" : "(int)",
-                       p);
-        break;
-    case EIN__I64:
-        if (g->num != EIN__NUM_INT) s = ein__namef(g->ctx, "(%s)%s", ein__kctype(t), p);
-        break;
-    case EIN__F32:
-        if (g->num == EIN__NUM_INT) s = ein__namef(g->ctx, "(float)%s", p);
-        break;
-    case EIN__NDTYPE: break;
-    }
-    ein__putf(b, "%s[%s] = %s;\n", y, at, s);
+    ein__putf(b, "%s[%s] = %s;\n", y, at, ein__kstored(g, t, value[0]));
 }
 
 // The same at the position that the output's slots have in a row of what was scanned.
@@ -489,29 +460,38 @@ static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order,
 // k-th one is stored.
 static void ein__kmap_scan(ein__kgen *g, const ein__step *step, ein__kscan *scan, ptrdiff_t *rows) {
     if (step->chained) g->peer = step->peer, g->npeer = step->npeer;
+    for (int k = 0; k < step->nhidden; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = step->hidden[k], .put = true};
+    for (int k = 0; step->chained && k <= g->npeer; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = ein__step_member(step, k)->out, .put = true};
     for (int k = 0; k <= g->npeer; k++) {
         ein__val v = ein__step_member(step, k)->out;
         ein__kscan_expr(g, scan, ein__kbody(g, v));
         ein__kscan_out(g, scan, v);
         rows[k] = arrlen(scan->row) - 1;
-        if (g->npeer) g->inner[g->ninner++] = (ein__kinner){.v = v, .put = true};
     }
 }
 
 // Their values, all of them before anything is stored: loads need not wait for that.
 static void ein__kmap_values(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
                              const ptrdiff_t *rows) {
-    ein__ktext value[EIN__SIBLINGS][EIN__KLANES];
+    ein__ktext value[EIN__CHAINED][EIN__KLANES];
+    ein__knum num = g->num;
     for (int k = 0; k <= g->npeer; k++)
         ein__kcount(g, ein__kbody(g, ein__step_member(step, k)->out));
-    for (int k = 0; k <= g->npeer; k++)
-        for (int lane = 0; lane < g->vec; lane++)
-            value[k][lane] = ein__kvalue(g, ein__kbody(g, ein__step_member(step, k)->out), lane);
     for (int k = 0; k <= g->npeer; k++) {
-        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
-        ein__kstore_row(g, &g->code[0], ein__step_member(step, k)->out, &scan->row[rows[k]],
-                        value[k]);
+        ein__val v = ein__step_member(step, k)->out;
+        g->num = ein__kmember_num(g, v);
+        for (int lane = 0; lane < g->vec; lane++)
+            value[k][lane] = ein__kvalue(g, ein__kbody(g, v), lane);
     }
+    for (int k = 0; k <= g->npeer; k++) {
+        ein__val v = ein__step_member(step, k)->out;
+        g->num = ein__kmember_num(g, v);
+        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
+        ein__kstore_row(g, &g->code[0], v, &scan->row[rows[k]], value[k]);
+    }
+    g->num = num;
 }
 
 // One attempt; false: try again without vectors or with 64-bit indices.
@@ -520,7 +500,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
     ein__val v = step->out;
     ein__kscan scan = ein__kscan_make(g);
     int order[EIN__MAX_RANK];
-    ptrdiff_t rows[EIN__SIBLINGS];
+    ptrdiff_t rows[EIN__CHAINED];
     ein__kmap_scan(g, step, &scan, rows);
     int n = ein__korder(g, v, order);
     n = ein__kmerge(g, &scan, order, n);
@@ -532,8 +512,6 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
         if (ok) g->vec_slot = order[n - 1];
     }
     if (ok) {
-        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, ein__kbody(g, v)))
-            g->num = EIN__NUM_INT;
         ein__kmap_values(g, step, &scan, rows);
         ok = !g->scattered && !g->too_wide;
     }

@@ -370,6 +370,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
+                for (int v = 0; v < step->nhidden; v++)
+                    ein__put_algebra(z, &z->kernels, step->hidden[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 for (int k = 0; step->chained && k < step->npeer; k++)

@@ -95,11 +95,11 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, int n) {
 typedef struct ein__kred {
     ein__val acc, out;
     ein__red reduce;
-    int sums;                      // of an output, 1: one; of several ...
-    ein__ex term[EIN__SUMS];       // ... the terms of each
-    bool pair;                     // they are a pair (pair.c), whose results are ...
-    ein__ex last[2];               // ... these
-    ptrdiff_t row[EIN__SIBLINGS];  // of the scan: where maps that finish sums are stored
+    int sums;                     // of an output, 1: one; of several ...
+    ein__ex term[EIN__SUMS];      // ... the terms of each
+    bool pair;                    // they are a pair (pair.c), whose results are ...
+    ein__ex last[2];              // ... these
+    ptrdiff_t row[EIN__CHAINED];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     int own;  // of the last of `s` a thread that shares terms has loops of its own
     int64_t outputs, count;
@@ -263,7 +263,7 @@ static void ein__kred_terms(ein__kgen *g, ein__kred *r) {
 // sums.
 static void ein__kred_finish_parts(ein__kgen *g, ein__kred *r, const ein__step *step) {
     int vec = g->vec, members = step->chained ? step->npeer + 1 : 1;
-    ein__ktext value[EIN__SIBLINGS];
+    ein__ktext value[EIN__CHAINED];
     ein__kred_terms(g, r);
     g->vec_slot = -1;
     g->vec = 1;

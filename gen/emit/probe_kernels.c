@@ -186,9 +186,14 @@ static void ein__collect_member(ein_ctx *ctx, ein__step own, int rank) {
     char key[EIN__KEY_LENGTH];
     ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
     own.key = ein__name(ctx, key);
-    own.npeer = 0;
+    own.npeer = own.nhidden = 0;
     if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
     else ein__collect_kernel(ctx, &own, "", rank);
+}
+
+static ein__step ein__map_step(const ein_ctx *ctx, ein__val v) {
+    const char *name = ctx->value[v.i].name;
+    return (ein__step){.kind = EIN__K_MAP, .name = name, .out = v, .nval = 1, .val = {v}};
 }
 
 // Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
@@ -204,6 +209,8 @@ static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) 
         }
         ein__collect_member(ctx, own, rank);
     }
+    for (int i = 0; i < step->nhidden; i++)
+        ein__collect_member(ctx, ein__map_step(ctx, step->hidden[i]), rank);
 }
 
 // The same of rows and of the maps in front of them.
@@ -213,10 +220,7 @@ static void ein__collect_fronts(ein_ctx *ctx, const ein__step *step, int rank) {
     for (int i = 0; i < EIN__ROW_LOADS; i++) own.load[i] = (ein__val){0};
     ein__collect_member(ctx, own, rank);
     for (int i = 0; i < EIN__ROW_LOADS && step->load[i].i; i++) {
-        ein__val c = step->load[i];
-        own = (ein__step){
-            .kind = EIN__K_MAP, .name = ctx->value[c.i].name, .out = c, .nval = 1, .val = {c}};
-        ein__collect_member(ctx, own, rank);
+        ein__collect_member(ctx, ein__map_step(ctx, step->load[i]), rank);
     }
 }
 
@@ -226,7 +230,7 @@ static void ein__collect_plan(ein_ctx *ctx, int rank) {
         if (ein__is_call(step.kind) || !step.key) continue;
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
-        if (step.npeer || step.sums) ein__collect_members(ctx, &step, rank);
+        if (step.npeer || step.sums || step.chained) ein__collect_members(ctx, &step, rank);
         if (step.kind == EIN__K_ROW && step.load[0].i) ein__collect_fronts(ctx, &step, rank);
     }
 }
@@ -272,7 +276,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         ein__put(features, "kind=finish");
         return ein__estimate_finish(ctx, step);
     }
-    if (step->npeer) {
+    if (step->npeer || step->chained) {
         ein__put(features, step->chained ? "kind=chain" : "kind=siblings");
         return ein__estimate_joined(ctx, step);
     }

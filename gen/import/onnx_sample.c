@@ -120,6 +120,7 @@ static taps taps_of(sampler *s, const char *mode, ox_value *at, int64_t size, in
 static ox_value *pixel(sampler *s, ox_value *at) {
     bool own = s->spread.n > 0;
     if (own) {
+        at = ox_with_int(s->o, s->n, "Unsqueeze", ".at", at, "axes", 1);
         at = ox_with_list(s->o, s->n, "Expand", ".places", at, "shape", s->spread);
     }
     ox_begin(s->o);
@@ -147,6 +148,9 @@ static ox_value *sampled(sampler *s, const taps *along, int axes) {
                 weight && w ? ox_binary(s->o, s->n, "Mul", ".weight", weight, w) : (w ? w : weight);
         }
         ox_value *v = pixel(s, at);
+        if (weight && s->spread.n) {
+            weight = ox_with_int(s->o, s->n, "Unsqueeze", ".weight", weight, "axes", 1);
+        }
         v = weight ? ox_binary(s->o, s->n, "Mul", ".weighted", v, weight) : v;
         all = all ? ox_binary(s->o, s->n, s->join, ".sum", all, v) : v;
     }
@@ -164,7 +168,7 @@ static int64_t count_axes(ox *o, ox_node *n, const ox_value *v, int from, int to
 
 // ---- GridSample ----
 
-// Coordinate number `k` of the grid, which goes from -1 to 1, in pixels [N,1,all].
+// Coordinate number `k` of the grid, which goes from -1 to 1, in pixels [N,all].
 static ox_value *coordinate(sampler *s, ox_value *grid, int k, int64_t size, ox_list flat) {
     ox_value *v = ox_slice_of(s->o, s->n, ".axis", grid, grid->rank - 1, k, k + 1);
     v = ox_with_list(s->o, s->n, "Reshape", ".axis", v, "shape", flat);
@@ -206,7 +210,7 @@ static void convert_grid_sample(ox *o, ox_node *n) {
     }
     int64_t results = count_axes(o, n, grid, 1, axes + 1);
     int64_t pixels[3] = {x->dims[0], x->dims[1], count_axes(o, n, x, 2, x->rank)};
-    int64_t spread[3] = {x->dims[0], x->dims[1], results}, flat[3] = {x->dims[0], 1, results};
+    int64_t spread[3] = {x->dims[0], x->dims[1], results}, flat[2] = {x->dims[0], results};
     int64_t whole[CLI_MAX_RANK] = {x->dims[0], x->dims[1]}, step = 1;
     const char *sym[CLI_MAX_RANK] = {x->sym[0]};
     taps along[MAX_AXES];
@@ -215,7 +219,7 @@ static void convert_grid_sample(ox *o, ox_node *n) {
     // The grid's first coordinate is the last axis'.
     for (int a = axes - 1; a >= 0; step *= x->dims[2 + a], a--) {
         int64_t size = x->dims[2 + a];
-        ox_value *at = coordinate(&s, grid, axes - 1 - a, size, (ox_list){3, flat, sym});
+        ox_value *at = coordinate(&s, grid, axes - 1 - a, size, (ox_list){2, flat, sym});
         if (s.padding == BORDER && strcmp(mode, "cubic")) {
             at = ox_clip_to(o, n, ".inside", at, 0, (double)(size - 1));
         }
@@ -441,7 +445,7 @@ static deformed take_deformed(ox *o, ox_node *n, ox_value *x, ox_value *filter, 
     return d;
 }
 
-// Where a filter's elements read along an axis, in pixels [N*moved,1,all]: their place and offset.
+// Where a filter's elements read along an axis, in pixels [N*moved,all]: their place and offset.
 static ox_value *moved_places(sampler *s, const deformed *d, ox_value *offset, int a,
                               ox_list flat) {
     int64_t inside = d->kernel[0] * d->kernel[1], elements[3] = {inside, 1, 1};
@@ -471,7 +475,8 @@ static ox_value *moved_columns(ox *o, ox_node *n, const deformed *d, ox_value *x
     int64_t batch = x->dims[0] * d->moved, all = inside * places, own = x->dims[1] / d->moved;
     const char *by[5] = {x->sym[0] ? ox_join(o, '*', x->sym[0], 0, NULL, d->moved) : NULL};
     const char *first[4] = {x->sym[0]};
-    int64_t pixels[3] = {batch, own, count_axes(o, n, x, 2, 4)}, flat[3] = {batch, 1, all};
+    int64_t pixels[3] = {batch, own, count_axes(o, n, x, 2, 4)};
+    int64_t flat[2] = {batch, all}, beside[3] = {batch, 1, all};
     int64_t spread[3] = {batch, own, all}, split[5] = {batch, inside, 2, d->out[0], d->out[1]};
     int64_t columns[4] = {x->dims[0], d->groups, x->dims[1] / d->groups * inside, places};
     sampler s = {.o = o, .n = n, .padding = ZEROS, .join = "Add"};
@@ -480,12 +485,12 @@ static ox_value *moved_columns(ox *o, ox_node *n, const deformed *d, ox_value *x
     offset = ox_with_list(o, n, "Reshape", ".offsets", offset, "shape", (ox_list){5, split, by});
     taps along[2];
     for (int a = 0; a < 2; a++) {
-        ox_value *at = moved_places(&s, d, offset, a, (ox_list){3, flat, by});
+        ox_value *at = moved_places(&s, d, offset, a, (ox_list){2, flat, by});
         along[a] = taps_of(&s, "linear", at, x->dims[2 + a], a ? 1 : x->dims[3]);
     }
     ox_value *v = sampled(&s, along, 2);
     if (mask) {
-        mask = ox_with_list(o, n, "Reshape", ".mask", mask, "shape", (ox_list){3, flat, by});
+        mask = ox_with_list(o, n, "Reshape", ".mask", mask, "shape", (ox_list){3, beside, by});
         v = ox_binary(o, n, "Mul", ".masked", v, mask);
     }
     return ox_with_list(o, n, "Reshape", ".columns", v, "shape", (ox_list){4, columns, first});

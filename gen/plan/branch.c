@@ -39,11 +39,14 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
     ein__add_step_reads(ctx, step, &list);
     for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
+    for (int i = 0; i < step->nhidden; i++)
+        ein__add_step_reads(ctx, &(ein__step){.nval = 1, .val = {step->hidden[i]}}, &list);
     if (step->ahead) ein__add_step_reads(ctx, step->ahead, &list);
     for (ptrdiff_t i = arrlen(list) - 1; i >= 0; i--) {
         bool own = step->ahead && list[i].i == step->ahead->out.i;
         for (int k = 0; step->chained && k <= step->npeer; k++)
             own |= list[i].i == ein__step_member(step, k)->out.i;
+        for (int k = 0; k < step->nhidden; k++) own |= list[i].i == step->hidden[k].i;
         for (int k = 0; step->sums && k < step->nval; k++) own |= list[i].i == step->val[k].i;
         if (own) arrdel(list, i);
     }

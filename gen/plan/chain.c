@@ -13,7 +13,7 @@ typedef struct ein__chainer {
 static bool ein__may_chain(ein_ctx *ctx, const ein__step *s) {
     const ein__layout *l = &ctx->plan.layout[s->out.i];
     ein__bkind kind = ctx->plan.buffer[l->buffer].kind;
-    return s->kind == EIN__K_MAP && s->nval == 1 && ctx->value[s->out.i].dtype <= EIN__BF16 &&
+    return s->kind == EIN__K_MAP && s->nval == 1 &&
            (kind == EIN__B_ARENA || kind == EIN__B_OUTPUT) && ein__is_threaded(ctx, s);
 }
 
@@ -35,8 +35,9 @@ static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
 static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     const ein__shape *shape = &ctx->value[v.i].shape;
-    bool ok = true;
-    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body);
+    const ein__ex body = ein__scope_of(ctx, s->val[0])->body;
+    bool ok = !ein__ex_looks_up(ctx, body, v);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (l[e->val].buffer != l[v.i].buffer) continue;
@@ -49,14 +50,38 @@ static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     return ok;
 }
 
+// What the members of steps `i` and `j` would take as one kernel: all that they store and, each
+// value once, what they read that they do not compute themselves.
+static int ein__link_args(const ein__chainer *z, int i, int j) {
+    int args = 0;
+    ein__val *known = NULL;
+    for (int side = 0; side < 2; side++) {
+        const int *member = z->member[side ? j : i];
+        args += (int)arrlen(member);
+        for (ptrdiff_t a = 0; a < arrlen(member); a++) arrput(known, z->s.step[member[a]].out);
+    }
+    for (int side = 0; side < 2; side++) {
+        const int *member = z->member[side ? j : i];
+        for (ptrdiff_t a = 0; a < arrlen(member); a++)
+            for (ptrdiff_t r = 0; r < arrlen(z->reads[member[a]]); r++) {
+                ein__val v = z->reads[member[a]][r];
+                bool seen = false;
+                for (ptrdiff_t k = 0; k < arrlen(known) && !seen; k++) seen = known[k].i == v.i;
+                if (seen) continue;
+                arrput(known, v);
+                args++;
+            }
+    }
+    arrfree(known);
+    return args;
+}
+
 // Whether the members of steps `i` and `j` may be one kernel, wherever that is.
 static bool ein__may_link(const ein__chainer *z, int i, int j) {
     ein_ctx *ctx = z->s.ctx;
-    int args = 0;
-    if (arrlen(z->member[i]) + arrlen(z->member[j]) > EIN__SIBLINGS) return false;
+    if (arrlen(z->member[i]) + arrlen(z->member[j]) > EIN__CHAINED) return false;
     for (ptrdiff_t a = 0; a < arrlen(z->member[i]); a++) {
         const ein__step *p = &z->s.step[z->member[i][a]];
-        args += (int)arrlen(z->reads[z->member[i][a]]) + 1;
         if (arrlen(z->s.writers[ctx->plan.layout[p->out.i].buffer]) != 1) return false;
         for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++) {
             const ein__step *q = &z->s.step[z->member[j][b]];
@@ -64,9 +89,7 @@ static bool ein__may_link(const ein__chainer *z, int i, int j) {
                 return false;
         }
     }
-    for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++)
-        args += (int)arrlen(z->reads[z->member[j][b]]) + 1;
-    return args <= EIN__SIBLINGS_PARAMS;
+    return ein__link_args(z, i, j) <= EIN__SIBLINGS_PARAMS;
 }
 
 // Whether nobody else reads what step `i` stores before step `j` is there.
@@ -130,7 +153,7 @@ static uint64_t ein__chain_id(ein_ctx *ctx, const ein__step *step, const int *me
     for (ptrdiff_t r = 0; r < arrlen(reads); r++)
         for (ptrdiff_t i = 0; i < at; i++)
             if (reads[r].i == step[member[i]].out.i)
-                h = ein__mix(h, (uint64_t)(r * EIN__SIBLINGS + i));
+                h = ein__mix(h, (uint64_t)(r * EIN__CHAINED + i));
     arrfree(reads);
     return h;
 }
@@ -185,4 +208,50 @@ static void ein__chain_plan(ein_ctx *ctx) {
     arrfree(z.member);
     arrfree(z.place);
     ein__stitcher_end(&z.s, z.reads);
+}
+
+// Whether no step of the plan reads what chain `i` stores as `v`: it is no output either.
+static bool ein__is_hidden(const ein__stitcher *s, int i, ein__val v) {
+    ein_ctx *ctx = s->ctx;
+    int buffer = ctx->plan.layout[v.i].buffer;
+    const int *w = s->writers[buffer];
+    return ctx->plan.buffer[buffer].kind == EIN__B_ARENA && arrlen(w) == 1 && w[0] == i &&
+           !arrlen(s->readers[buffer]);
+}
+
+// Members of chain `i` that nobody else reads: its threads have them in registers alone.
+static void ein__hide_of(const ein__stitcher *z, int i) {
+    ein_ctx *ctx = z->ctx;
+    const ein__step *s = &z->step[i];
+    const ein__step *stored[EIN__CHAINED];
+    ein__val hidden[EIN__CHAINED];
+    int n = 0, none = 0;
+    if (!s->chained || s->sums || s->ahead) return;
+    for (int k = 0; k <= s->npeer; k++) {
+        const ein__step *m = ein__step_member(s, k);
+        if (ein__is_hidden(z, i, m->out)) hidden[none++] = m->out;
+        else stored[n++] = m;
+    }
+    if (!none || !n) return;
+    ein__step all = *stored[0];
+    all.chained = true;
+    all.ps = s->ps;
+    all.measured = s->measured;
+    all.key = s->key;
+    all.npeer = 0;
+    all.peer = EIN__NEW(&ctx->arena, ein__step, n);
+    for (int k = 1; k < n; k++) all.peer[all.npeer++] = *stored[k];
+    all.hidden = EIN__NEW(&ctx->arena, ein__val, none);
+    all.nhidden = none;
+    memcpy(all.hidden, hidden, (size_t)none * sizeof *hidden);
+    if (!all.measured) all.ps = ein__least(all.ps, ein__estimate_joined(ctx, &all));
+    z->step[i] = all;
+}
+
+// What chains store and nobody reads they need not store.
+static void ein__hide_members(ein_ctx *ctx) {
+    ein__val **reads = NULL;
+    ein__stitcher z = ein__stitcher_look(ctx, &reads);
+    for (int i = 0; i < z.n; i++) ein__hide_of(&z, i);
+    ein__stitcher_end(&z, reads);
 }

@@ -228,4 +228,5 @@ EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
     ctx->threads_only = false;
     arrfree(apart);
     ctx->plan.step = best;
+    ein__hide_members(ctx);
 }

@@ -6,6 +6,7 @@
 enum {
     EIN__SIBLINGS = EIN__GROUP_MEMBERS,  // kernels of one, at most
     EIN__SIBLINGS_PARAMS = 64,           // that they take together
+    EIN__CHAINED = 32,                   // maps of a chain (chain.c), at most
     EIN__SIBLINGS_REACH = 16,  // steps from the first one to the last one: what waits takes memory
     // Branches must gain more than that: what they cost is known less well than launches are.
     EIN__SIBLINGS_PERCENT = 10,
@@ -145,11 +146,33 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
     ein__grouper_free(&z);
 }
 
+// `body` of a member of chain `user` with what is hidden there in the place of its reads.
+static ein__ex ein__show_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__step *s = user;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    for (int k = 0; k < s->nhidden; k++)
+        if (e.val == s->hidden[k].i)
+            return ein__ex_replace_reads(ctx, ein__rule_inline(ctx, s->hidden[k], &e),
+                                         ein__show_read, user);
+    return ex;
+}
+
+static ein__ex ein__shown_body(ein_ctx *ctx, const ein__step *s, ein__ex body) {
+    ein__step user = *s;
+    ein__ex shown = ein__ex_replace_reads(ctx, body, ein__show_read, &user);
+    return shown.i ? shown : body;
+}
+
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
 EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
     int64_t launch = ein__launch_ps(ein__gpu_of(ctx)), ps = 0, longest = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
+        ein__scope whole = *k.s[0];
+        if (s->nhidden) {
+            whole.body = ein__shown_body(ctx, s, whole.body);
+            k.s[0] = &whole;
+        }
         if (s->chained) ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k) - launch);
         else ein__add_time(ctx, &k, ein__estimate_kernel(ctx, &k), &ps, &longest);
     }
