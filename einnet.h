@@ -17492,15 +17492,9 @@ typedef struct ein__run {
     uint32_t slots;  // all of these
 } ein__run;
 
-static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t mask) {
-    ein__run r = {.slot = -1, .length = 1};
+static ein__run ein__run_from(const ein__scope *s, const int64_t *step, uint32_t mask, int slot) {
+    ein__run r = {.slot = slot, .step = slot < 0 ? 0 : step[slot], .length = 1};
     uint32_t all = s->nt + s->ns;
-    for (uint32_t i = 0; i < all; i++) {
-        if (!(mask >> i & 1) || s->n[i] <= 1 || step[i] <= 0) continue;
-        if (r.slot >= 0 && step[i] >= r.step) continue;
-        r.slot = (int)i;
-        r.step = step[i];
-    }
     for (uint32_t turn = 0; r.slot >= 0 && turn < all; turn++)
         for (uint32_t i = 0; i < all; i++) {
             if (!(mask >> i & 1) || (r.slots >> i & 1) || s->n[i] <= 1) continue;
@@ -17509,6 +17503,15 @@ static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t 
             r.slots |= 1u << i;
         }
     return r;
+}
+
+static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t mask) {
+    int slot = -1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (!(mask >> i & 1) || s->n[i] <= 1 || step[i] <= 0) continue;
+        if (slot < 0 || step[i] < step[slot]) slot = (int)i;
+    }
+    return ein__run_from(s, step, mask, slot);
 }
 
 // The same of those along which the elements of a result with strides `out` follow each other:
@@ -17525,11 +17528,12 @@ static ein__run ein__nearest_of(const ein__scope *s, const int64_t *step, const 
 }
 
 // Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
-// of its rows or columns, in the order of `out` where that is not NULL; `inner`: the slot that
-// counts the terms of a step, -1: those of all.
+// of its rows or columns, in the order of `out` where that is not NULL; `last`: the one that counts
+// the terms innermost (-1: the nearest), those of a step `alone` or with others that go on.
 static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
                                             const ein__expr *read, uint32_t lines,
-                                            const int64_t *out, int inner, ein__math math) {
+                                            const int64_t *out, int last, bool alone,
+                                            ein__math math) {
     int64_t step[EIN__MAX_ITERS];
     uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
     uint32_t guarded = ein__guarded_slots(ctx, read);
@@ -17537,7 +17541,8 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
     ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
-             term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
+             term = ein__nearest(s, step, alone ? 1u << last : terms);
+    if (!alone && last >= 0) term = ein__run_from(s, step, terms, step[last] > 0 ? last : -1);
     ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
@@ -17553,7 +17558,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     }
     l.guarded = guarded != 0;
     if (gathers) l.steps = 1;
-    else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
+    else if (guarded & terms) l.steps = alone ? s->n[last] : 1;
     if (!l.along) l.taps = ein__tap_words(ctx, read, terms);
     l.packs = l.taps && ein__tap_packs(ctx, read, terms);
     return l;
@@ -18043,6 +18048,36 @@ EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__ti
     return most > 0;
 }
 
+// The summation iterator that counts the terms of product `s` innermost: as above, or that of the
+// least steps, of both factors, unless a factor whose lines do not lie side by side has terms that
+// do along another one: then its loads are vectors along that. -1: there is none. `alone`: none of
+// the others counts terms with it.
+EIN__FN int ein__product_last(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p, bool *alone) {
+    uint32_t inner, all = s->nt + s->ns;
+    int64_t step[2][EIN__MAX_ITERS], least = INT64_MAX;
+    int last = -1;
+    *alone = ein__product_inner(ctx, s, p, &inner);
+    if (*alone) return (int)inner;
+    for (int k = 0; k < 2; k++) ein__read_steps(ctx, p->read[k], all, step[k]);
+    for (uint32_t i = s->nt; i < all; i++) {
+        int64_t longer = ein__most(step[0][i], step[1][i]);
+        if (s->n[i] <= 1 || longer > least) continue;
+        last = (int)i;
+        least = longer;
+    }
+    for (int k = 0; k < 2 && last >= 0; k++) {
+        bool lies = step[k][last] == 1;
+        for (uint32_t i = 0; i < s->nt; i++)
+            lies |= (p->group[k] >> i & 1) && s->n[i] > 1 && step[k][i] == 1;
+        for (uint32_t i = s->nt; i < all && !lies; i++)
+            if (step[k][i] == 1 && s->n[i] > 1 && s->n[i] % EIN__PRODUCT_INNER == 0) {
+                *alone = true;
+                return (int)i;
+            }
+    }
+    return last;
+}
+
 // The factor that may be a patch. On tensor cores alone, and of products without a batch.
 static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
     ein__patch *h = &p->patch;
@@ -18078,11 +18113,11 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
         p->group[group] |= 1u << i;
         p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
     }
-    uint32_t inner = 0;
-    bool steps = ein__product_inner(ctx, s, p, &inner);
+    bool alone;
+    int last = ein__product_last(ctx, s, p, &alone);
     for (int k = 0; k < 2; k++)
-        p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
-                                         steps ? (int)inner : -1, p->math);
+        p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL, last,
+                                         alone, p->math);
     p->rounded = ein__may_round(ctx, (ein__val){p->read[1]->val});
     ein__match_patch(ctx, s, p);
     return p->depth <= EIN__PRODUCT_DEPTH;
@@ -20191,7 +20226,7 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     if (p->shifted)
         read[0] = ein__ex_get(ctx, ein__ex_subst(ctx, x, read[0]->ix, (int)read[0]->nix));
     ein__tensor_held(ctx, read, p);
-    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], NULL, -1, p->math);
+    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], NULL, -1, false, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
@@ -47805,6 +47840,16 @@ static const char *const ein__tmpl_tiles_warpgroup[] = {
     "#define WARPGROUPS 0",
     "#endif",
     "",
+    "// Whether loads say where whole vectors lie, which copies take.",
+    "template <typename LOADED>",
+    "struct lies_whole {",
+    "    static const bool value = false;",
+    "};",
+    "template <typename V>",
+    "struct lies_whole<fetched<V>> {",
+    "    static const bool value = sizeof(V) == 16;",
+    "};",
+    "",
     "// 128 rows by BN columns of a product, KC terms of 128 bytes a step, of which STAGES have room;",
     "// each of two warpgroups has 64 rows. While a step is multiplied the next ones are copied, to where",
     "// the one before it was. A thread stores V neighbouring columns at once, its neighbours the next.",
@@ -48073,6 +48118,9 @@ static const char *const ein__tmpl_tiles_warpgroup[] = {
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
     "                                             bool next_early, tile_products &to) {",
+    "        static_assert(lies_whole<decltype(load_a(0u, from))>::value &&",
+    "                          lies_whole<decltype(load_b(0u, from))>::value,",
+    "                      \"nothing but copies brings factors here\");",
     "        tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> a(load_a);",
     "        tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> b(load_b);",
     "        if (EARLY == 1) a.begin(from);",
@@ -53486,12 +53534,12 @@ static void ein__kprod_terms(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
     }
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     r->nsum = ein__kprod_order(sums, &steps, r->sum);
-    uint32_t inner;
-    if (ein__product_inner(g->ctx, s, &r->p, &inner)) {
-        int n = 0;
+    bool alone;
+    int n = 0, last = ein__product_last(g->ctx, s, &r->p, &alone);
+    if (alone) {
         for (int i = 0; i < r->nsum; i++)
-            if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
-        r->sum[n] = (int)inner;
+            if (r->sum[i] != last) r->sum[n++] = r->sum[i];
+        r->sum[n] = last;
     }
     memcpy(r->slot, g->slot, sizeof r->slot);
     ein__kscan_free(&one);
@@ -57750,8 +57798,8 @@ static bool ein__is_taken(const char *name) {
         " found_y fragment_columns fragment_rows half4 half4_value half8 half_erf IN info"
         " info_inputs info_outputs info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys"
         " KC kept kernel_size key_part KEY_TURNS KS lane_places LAST launch launch_now"
-        " LAUNCHED leave_part libraries_on load_bfloat4 load_float8 load_half4 load_half8"
-        " load_places loaded m made matmul memcmp memcpy memset MIDDLE moved moving"
+        " LAUNCHED leave_part libraries_on lies_whole load_bfloat4 load_float8 load_half4"
+        " load_half8 load_places loaded m made matmul memcmp memcpy memset MIDDLE moved moving"
         " moving_load multiply_add_words NAMES_128 NAMES_192 NAMES_256 NAMES_64 NAMES_96"
         " network next_early NO_CLUSTERS NO_KEY norm nth_load o open_branches open_libraries"
         " OUT out OWN own_sums PAD parts_in_cluster parts_in_memory patch patch_load"

@@ -106,6 +106,16 @@ static __device__ __forceinline__ void await_products() {
 #define WARPGROUPS 0
 #endif
 
+// Whether loads say where whole vectors lie, which copies take.
+template <typename LOADED>
+struct lies_whole {
+    static const bool value = false;
+};
+template <typename V>
+struct lies_whole<fetched<V>> {
+    static const bool value = sizeof(V) == 16;
+};
+
 // 128 rows by BN columns of a product, KC terms of 128 bytes a step, of which STAGES have room;
 // each of two warpgroups has 64 rows. While a step is multiplied the next ones are copied, to where
 // the one before it was. A thread stores V neighbouring columns at once, its neighbours the next.
@@ -374,6 +384,9 @@ struct warpgroup_tile : tensor_tile<T, BM, BN, KC, 1, BM / 8, BN, STAGES, V, tru
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              bool next_early, tile_products &to) {
+        static_assert(lies_whole<decltype(load_a(0u, from))>::value &&
+                          lies_whole<decltype(load_b(0u, from))>::value,
+                      "nothing but copies brings factors here");
         tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> a(load_a);
         tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> b(load_b);
         if (EARLY == 1) a.begin(from);

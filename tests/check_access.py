@@ -7,6 +7,7 @@ and looks at the width of every global load and store, at registers, spills and 
 """
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -53,6 +54,44 @@ def table(paths):
             for name, (loads, stores, registers, local) in sorted(compiled(path, folder).items()):
                 print("  %-22s %-24s %-16s %3d %s" % (name, widths(loads), widths(stores),
                                                       registers, "local" if local else ""))
+
+
+CONVOLUTION = """ein 1
+model drawn
+input x: f32[1,%(c)d,%(h)d,%(h)d]
+weight k: f32[%(m)d,%(c)d,3,3] = randn(seed=1, std=0.1)
+weight l: f32[%(f)d,%(m)d,%(k)d,%(k)d] = randn(seed=2, std=0.1)
+output y
+t = Conv(x, k; pads=1)
+u = Relu(t)
+y = Conv(u, l; strides=%(s)d, pads=%(p)d, dilations=%(d)d)
+"""
+
+
+def check_drawn(count, folder):
+    """Convolutions of any sizes in FP16 mode: warpgroups multiply what is copied, so no load of
+    theirs brings a single half."""
+    rng, wrong, kernels = random.Random(5), [], 0
+    path = os.path.join(folder, "drawn")
+    for _ in range(count):
+        k = rng.choice([2, 3, 4, 5, 7])
+        sizes = {"c": rng.choice([3, 4, 8, 12, 16, 24, 48, 64]), "k": k,
+                 "m": rng.choice([8, 12, 16, 24, 32, 48, 64, 96]), "s": rng.choice([1, 2, 2, 3]),
+                 "f": rng.choice([16, 24, 48, 64, 128]), "d": rng.choice([1, 1, 2]),
+                 "h": rng.choice([56, 64, 112, 128, 224]), "p": rng.choice([0, k // 2])}
+        with open(path + ".ein", "w") as file:
+            file.write(CONVOLUTION % sizes)
+        subprocess.run(["build/einnet", "emit", path + ".ein", "--math", "fp16", "-o",
+                        path + ".cu"], check=True)
+        with open(path + ".cu") as file:
+            text = file.read()
+        for kernel in re.findall(r"^static __global__ .*?^}$", text, re.M | re.S):
+            kernels += "warpgroup_tile<" in kernel
+            if "warpgroup_tile<" in kernel and "fetch<__half>(" in kernel:
+                wrong.append(sizes)
+    if wrong or kernels < count // 8:
+        return "drawn: of %d kernels by warpgroups copy no vectors: %s" % (kernels, wrong[:3])
+    return None
 
 
 def unary(name, shape, text, dtype="f32"):
@@ -363,6 +402,7 @@ def main():
         found += [check_large(*case, folder) for case in LARGE]
         found += [check_ends(math, folder) for math in ("fp32", "tf32", "fp16")]
         found += [check_taps(*case, folder) for case in TAPS]
+        found.append(check_drawn(60, folder))
         for wrong in found:
             failed += wrong is not None
             if wrong:

@@ -174,7 +174,7 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     if (p->shifted)
         read[0] = ein__ex_get(ctx, ein__ex_subst(ctx, x, read[0]->ix, (int)read[0]->nix));
     ein__tensor_held(ctx, read, p);
-    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], NULL, -1, p->math);
+    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], NULL, -1, false, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }

@@ -344,6 +344,36 @@ EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__ti
     return most > 0;
 }
 
+// The summation iterator that counts the terms of product `s` innermost: as above, or that of the
+// least steps, of both factors, unless a factor whose lines do not lie side by side has terms that
+// do along another one: then its loads are vectors along that. -1: there is none. `alone`: none of
+// the others counts terms with it.
+EIN__FN int ein__product_last(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p, bool *alone) {
+    uint32_t inner, all = s->nt + s->ns;
+    int64_t step[2][EIN__MAX_ITERS], least = INT64_MAX;
+    int last = -1;
+    *alone = ein__product_inner(ctx, s, p, &inner);
+    if (*alone) return (int)inner;
+    for (int k = 0; k < 2; k++) ein__read_steps(ctx, p->read[k], all, step[k]);
+    for (uint32_t i = s->nt; i < all; i++) {
+        int64_t longer = ein__most(step[0][i], step[1][i]);
+        if (s->n[i] <= 1 || longer > least) continue;
+        last = (int)i;
+        least = longer;
+    }
+    for (int k = 0; k < 2 && last >= 0; k++) {
+        bool lies = step[k][last] == 1;
+        for (uint32_t i = 0; i < s->nt; i++)
+            lies |= (p->group[k] >> i & 1) && s->n[i] > 1 && step[k][i] == 1;
+        for (uint32_t i = s->nt; i < all && !lies; i++)
+            if (step[k][i] == 1 && s->n[i] > 1 && s->n[i] % EIN__PRODUCT_INNER == 0) {
+                *alone = true;
+                return (int)i;
+            }
+    }
+    return last;
+}
+
 // The factor that may be a patch. On tensor cores alone, and of products without a batch.
 static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
     ein__patch *h = &p->patch;
@@ -379,11 +409,11 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
         p->group[group] |= 1u << i;
         p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
     }
-    uint32_t inner = 0;
-    bool steps = ein__product_inner(ctx, s, p, &inner);
+    bool alone;
+    int last = ein__product_last(ctx, s, p, &alone);
     for (int k = 0; k < 2; k++)
-        p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL,
-                                         steps ? (int)inner : -1, p->math);
+        p->load[k] = ein__factor_load_of(ctx, s, p->read[k], p->group[k], k ? out : NULL, last,
+                                         alone, p->math);
     p->rounded = ein__may_round(ctx, (ein__val){p->read[1]->val});
     ein__match_patch(ctx, s, p);
     return p->depth <= EIN__PRODUCT_DEPTH;

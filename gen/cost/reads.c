@@ -132,15 +132,9 @@ typedef struct ein__run {
     uint32_t slots;  // all of these
 } ein__run;
 
-static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t mask) {
-    ein__run r = {.slot = -1, .length = 1};
+static ein__run ein__run_from(const ein__scope *s, const int64_t *step, uint32_t mask, int slot) {
+    ein__run r = {.slot = slot, .step = slot < 0 ? 0 : step[slot], .length = 1};
     uint32_t all = s->nt + s->ns;
-    for (uint32_t i = 0; i < all; i++) {
-        if (!(mask >> i & 1) || s->n[i] <= 1 || step[i] <= 0) continue;
-        if (r.slot >= 0 && step[i] >= r.step) continue;
-        r.slot = (int)i;
-        r.step = step[i];
-    }
     for (uint32_t turn = 0; r.slot >= 0 && turn < all; turn++)
         for (uint32_t i = 0; i < all; i++) {
             if (!(mask >> i & 1) || (r.slots >> i & 1) || s->n[i] <= 1) continue;
@@ -149,6 +143,15 @@ static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t 
             r.slots |= 1u << i;
         }
     return r;
+}
+
+static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t mask) {
+    int slot = -1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (!(mask >> i & 1) || s->n[i] <= 1 || step[i] <= 0) continue;
+        if (slot < 0 || step[i] < step[slot]) slot = (int)i;
+    }
+    return ein__run_from(s, step, mask, slot);
 }
 
 // The same of those along which the elements of a result with strides `out` follow each other:
@@ -165,11 +168,12 @@ static ein__run ein__nearest_of(const ein__scope *s, const int64_t *step, const 
 }
 
 // Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
-// of its rows or columns, in the order of `out` where that is not NULL; `inner`: the slot that
-// counts the terms of a step, -1: those of all.
+// of its rows or columns, in the order of `out` where that is not NULL; `last`: the one that counts
+// the terms innermost (-1: the nearest), those of a step `alone` or with others that go on.
 static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
                                             const ein__expr *read, uint32_t lines,
-                                            const int64_t *out, int inner, ein__math math) {
+                                            const int64_t *out, int last, bool alone,
+                                            ein__math math) {
     int64_t step[EIN__MAX_ITERS];
     uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
     uint32_t guarded = ein__guarded_slots(ctx, read);
@@ -177,7 +181,8 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
     ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
-             term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
+             term = ein__nearest(s, step, alone ? 1u << last : terms);
+    if (!alone && last >= 0) term = ein__run_from(s, step, terms, step[last] > 0 ? last : -1);
     ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
@@ -193,7 +198,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     }
     l.guarded = guarded != 0;
     if (gathers) l.steps = 1;
-    else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
+    else if (guarded & terms) l.steps = alone ? s->n[last] : 1;
     if (!l.along) l.taps = ein__tap_words(ctx, read, terms);
     l.packs = l.taps && ein__tap_packs(ctx, read, terms);
     return l;

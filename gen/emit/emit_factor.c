@@ -146,12 +146,12 @@ static void ein__kprod_terms(ein__kgen *g, const ein__scope *s, ein__kprod *r) {
     }
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     r->nsum = ein__kprod_order(sums, &steps, r->sum);
-    uint32_t inner;
-    if (ein__product_inner(g->ctx, s, &r->p, &inner)) {
-        int n = 0;
+    bool alone;
+    int n = 0, last = ein__product_last(g->ctx, s, &r->p, &alone);
+    if (alone) {
         for (int i = 0; i < r->nsum; i++)
-            if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
-        r->sum[n] = (int)inner;
+            if (r->sum[i] != last) r->sum[n++] = r->sum[i];
+        r->sum[n] = last;
     }
     memcpy(r->slot, g->slot, sizeof r->slot);
     ein__kscan_free(&one);
