@@ -209,7 +209,9 @@ static void resolve_attributes(ox *o, ox_node *n) {
 
 static void refuse_operator(ox *o, ox_node *n, const char *reason) {
     bool own = ox_is_standard(n->domain);
-    const char *why = own ? ox_reason(n->op) : "only ONNX's own operators are read";
+    const char *why = own ? ox_reason(n->op)
+                          : "only ONNX's own operators are read; export without a "
+                            "runtime's optimizations";
     const char *near = reason || why ? NULL : ox_nearest(n->op);
     char op[80], domain[80];
     ox_unsupported(o, n, "unsupported operator '%s' (domain '%s', opset %lld)%s%s%s%s%s%s",
