@@ -17492,6 +17492,7 @@ typedef struct ein__run {
     uint32_t slots;  // all of these
 } ein__run;
 
+// The run along `slot` and those of `mask` that go on where it ends.
 static ein__run ein__run_from(const ein__scope *s, const int64_t *step, uint32_t mask, int slot) {
     ein__run r = {.slot = slot, .step = slot < 0 ? 0 : step[slot], .length = 1};
     uint32_t all = s->nt + s->ns;
@@ -17541,8 +17542,9 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
     ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
-             term = ein__nearest(s, step, alone ? 1u << last : terms);
-    if (!alone && last >= 0) term = ein__run_from(s, step, terms, step[last] > 0 ? last : -1);
+             term = last < 0 ? ein__nearest(s, step, terms)
+                             : ein__run_from(s, step, alone ? 1u << last : terms,
+                                             step[last] > 0 ? last : -1);
     ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
@@ -37014,21 +37016,30 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
     ein__grouper_free(&z);
 }
 
-// `body` of a member of chain `user` with what is hidden there in the place of its reads.
+enum { EIN__SHOWN = 200 };  // reads of what is hidden: as a tree it grows with each that is shared
+
+typedef struct ein__shower {
+    const ein__step *step;
+    int left;
+} ein__shower;
+
+// What is hidden in a chain in the place of a read of it.
 static ein__ex ein__show_read(ein_ctx *ctx, void *user, ein__ex ex) {
-    const ein__step *s = user;
+    ein__shower *z = user;
     const ein__expr e = *ein__ex_get(ctx, ex);
-    for (int k = 0; k < s->nhidden; k++)
-        if (e.val == s->hidden[k].i)
-            return ein__ex_replace_reads(ctx, ein__rule_inline(ctx, s->hidden[k], &e),
-                                         ein__show_read, user);
-    return ex;
+    bool hidden = false;
+    for (int k = 0; k < z->step->nhidden; k++) hidden |= e.val == z->step->hidden[k].i;
+    if (!hidden) return ex;
+    ein__ex body = z->left-- > 0 ? ein__rule_inline(ctx, (ein__val){e.val}, &e) : (ein__ex){0};
+    return body.i ? ein__ex_replace_reads(ctx, body, ein__show_read, user) : body;
 }
 
+// A member's `body` so; as it is where that is too much.
 static ein__ex ein__shown_body(ein_ctx *ctx, const ein__step *s, ein__ex body) {
-    ein__step user = *s;
-    ein__ex shown = ein__ex_replace_reads(ctx, body, ein__show_read, &user);
-    return shown.i ? shown : body;
+    ein__shower z = {s, EIN__SHOWN};
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex shown = ein__ex_replace_reads(ctx, body, ein__show_read, &z);
+    return ein__tried(ctx, attempt) && shown.i ? shown : body;
 }
 
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.

@@ -80,6 +80,21 @@ def forms(folder):
     checks.expect("a sum between", [["b", "c"]], chains(emit(folder, model=path)))
 
 
+def shared(folder):
+    """Steps that are read several times each: as a tree they would be too many to look at."""
+    lines, x = ["ein 1", "model shared", "input x: f32[64,100]", "output a, b"], "x"
+    for k in range(40):
+        lines += ["t%d = Tanh(%s)" % (k, x), "u%d = Mul(t%d, %s)" % (k, k, x),
+                  "s%d = Add(u%d, t%d)" % (k, k, k)]
+        x = "s%d" % k
+    path = os.path.join(folder, "shared.ein")
+    with open(path, "w") as file:
+        file.write("\n".join(lines + ["a = Exp(%s)" % x, "b = Sub(%s, x)" % x]) + "\n")
+    done = subprocess.run([EINNET, "emit", path, "-o", "-"], capture_output=True, text=True,
+                          timeout=20)
+    checks.check("steps that are shared", "k_map_" in done.stdout, done.stderr)
+
+
 def tables(folder):
     text = harness.probed(folder, MODEL)
     keys = sorted(set(re.findall(r'"(kernel chain \w+)"', text)))
@@ -121,6 +136,7 @@ def main():
         hidden(folder)
         choices(folder)
         forms(folder)
+        shared(folder)
         tables(folder)
         runs(folder)
     return checks.finish()

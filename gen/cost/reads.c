@@ -132,6 +132,7 @@ typedef struct ein__run {
     uint32_t slots;  // all of these
 } ein__run;
 
+// The run along `slot` and those of `mask` that go on where it ends.
 static ein__run ein__run_from(const ein__scope *s, const int64_t *step, uint32_t mask, int slot) {
     ein__run r = {.slot = slot, .step = slot < 0 ? 0 : step[slot], .length = 1};
     uint32_t all = s->nt + s->ns;
@@ -181,8 +182,9 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
     ein__run line = out ? ein__nearest_of(s, step, out, lines) : ein__nearest(s, step, lines),
-             term = ein__nearest(s, step, alone ? 1u << last : terms);
-    if (!alone && last >= 0) term = ein__run_from(s, step, terms, step[last] > 0 ? last : -1);
+             term = last < 0 ? ein__nearest(s, step, terms)
+                             : ein__run_from(s, step, alone ? 1u << last : terms,
+                                             step[last] > 0 ? last : -1);
     ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
