@@ -153,7 +153,9 @@ def graph(p):
         elif kind == 3:
             whole.append(p.op(f"{p.any('Add', 'Sub', 'Max', 'Min')}({i}, {j})"))
         elif kind == 4:
-            real.append(p.op(f"Mul({a}, {p.op(f'Cast({i}; to=f32)')})"))
+            # Bounded: halves hold no products of such integers.
+            c = p.op(f"Cast({i}; to=f32)")
+            real.append(p.op(f"Tanh({p.op(f'Mul({a}, {c})')})"))
         elif kind == 5:
             whole.append(p.op(f"Cast({p.op(f'Cast({i}; to=i8)')}; to={t})"))
         elif kind == 6:
