@@ -38310,21 +38310,8 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     }
 }
 /* ---- plan.c ---- */
-// Plans of a program: the steps for its values in order, weight-only work split off, made in
-// several ways, of which the cheapest is kept.
-
-// A value that is an output as it stands (an input, a weight, or another output's value) gets a
-// copy, so that every output has a step that writes it.
-static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
-    for (int k = 0; k < nroot; k++) {
-        bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
-        for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
-        if (!shared) continue;
-        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
-        if (!root[k].i) return false;
-    }
-    return true;
-}
+// The plan of a program: the steps for its values in order, weight-only work split off, with what
+// kernels do together and what they do apart as it is cheapest.
 
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
@@ -38344,11 +38331,6 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
-// it changes is all over the program, and a changed layer should not change the others for a
-// trifle. One that does both changes it once.
-enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
-
 enum {
     EIN__NEAR_GAIN = 10,  // another way to make a plan may gain such a share of what it costs
     EIN__FEW_STEPS = 40
@@ -38366,15 +38348,6 @@ static bool ein__is_worth_it(const ein_ctx *ctx, int64_t ps) {
 
 static bool ein__plan_is_worth_it(const ein_ctx *ctx) {
     return ein__is_worth_it(ctx, ein__plan_cost(&ctx->plan));
-}
-
-// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
-// baseline.
-static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
-    if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
-    else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
-    return ps <= best->baseline_ps && ps < than;
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
@@ -38578,19 +38551,6 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
-// Makes the plan that was made before, if there is one, the context's again unless the new one is
-// better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
-    if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = *best;
-    } else if (best->root) {
-        ein__pass_plan(ctx, best);
-    }
-    int64_t ps = ein__plan_cost(&ctx->plan);
-    if (ctx->plan.root && (!ctx->least_ps || ps < ctx->least_ps)) ctx->least_ps = ps;
-}
-
 // The plan for the derived values under `root`, kernels made one where that is cheaper.
 static bool ein__build_steps(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
@@ -38705,6 +38665,49 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
     ctx->unended = false;
     return ok;
+}
+/* ---- ways.c ---- */
+// The ways that a program is planned in: the model as folded, derived, merged, with tensors in
+// other orders, and in other variants; the cheapest plan is kept.
+
+// A value that is an output as it stands (an input, a weight, or another output's value) gets a
+// copy, so that every output has a step that writes it.
+static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
+    for (int k = 0; k < nroot; k++) {
+        bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
+        for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
+        if (!shared) continue;
+        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
+        if (!root[k].i) return false;
+    }
+    return true;
+}
+
+// A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
+// it changes is all over the program, and a changed layer should not change the others for a
+// trifle. One that does both changes it once.
+enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
+
+// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
+// baseline.
+static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
+    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
+    if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
+    else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
+    return ps <= best->baseline_ps && ps < than;
+}
+
+// Makes the plan that was made before, if there is one, the context's again unless the new one is
+// better.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+    if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = *best;
+    } else if (best->root) {
+        ein__pass_plan(ctx, best);
+    }
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    if (ctx->plan.root && (!ctx->least_ps || ps < ctx->least_ps)) ctx->least_ps = ps;
 }
 
 // Plans the derived program under `root`; kept when it is the cheapest so far.

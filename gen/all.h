@@ -142,6 +142,7 @@
 #include "plan/memory.c"
 #include "plan/step.c"
 #include "plan/plan.c"
+#include "plan/ways.c"
 #include "plan/cheapest.c"
 #include "plan/cuts.c"
 // plan to text

@@ -1,18 +1,5 @@
-// Plans of a program: the steps for its values in order, weight-only work split off, made in
-// several ways, of which the cheapest is kept.
-
-// A value that is an output as it stands (an input, a weight, or another output's value) gets a
-// copy, so that every output has a step that writes it.
-static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
-    for (int k = 0; k < nroot; k++) {
-        bool shared = ctx->value[root[k].i].kind != EIN__V_SCOPE;
-        for (int j = 0; j < k; j++) shared |= root[j].i == root[k].i;
-        if (!shared) continue;
-        root[k] = ein__identity_copy(ctx, root[k], ctx->graph.output[k].name);
-        if (!root[k].i) return false;
-    }
-    return true;
-}
+// The plan of a program: the steps for its values in order, weight-only work split off, with what
+// kernels do together and what they do apart as it is cheapest.
 
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
@@ -32,11 +19,6 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
-// it changes is all over the program, and a changed layer should not change the others for a
-// trifle. One that does both changes it once.
-enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
-
 enum {
     EIN__NEAR_GAIN = 10,  // another way to make a plan may gain such a share of what it costs
     EIN__FEW_STEPS = 40
@@ -54,15 +36,6 @@ static bool ein__is_worth_it(const ein_ctx *ctx, int64_t ps) {
 
 static bool ein__plan_is_worth_it(const ein_ctx *ctx) {
     return ein__is_worth_it(ctx, ein__plan_cost(&ctx->plan));
-}
-
-// Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
-// baseline.
-static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
-    if (ctx->approach.without) than -= than / EIN__WITHOUT_GAIN;
-    else if (ctx->approach.rereading) than -= than / EIN__REREADING_GAIN;
-    return ps <= best->baseline_ps && ps < than;
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
@@ -266,19 +239,6 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, whole, nroot, &ctx->whole, ein__build_ready);
 }
 
-// Makes the plan that was made before, if there is one, the context's again unless the new one is
-// better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
-    if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = *best;
-    } else if (best->root) {
-        ein__pass_plan(ctx, best);
-    }
-    int64_t ps = ein__plan_cost(&ctx->plan);
-    if (ctx->plan.root && (!ctx->least_ps || ps < ctx->least_ps)) ctx->least_ps = ps;
-}
-
 // The plan for the derived values under `root`, kernels made one where that is cheaper.
 static bool ein__build_steps(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__build_plan(ctx, root, nroot)) return false;
@@ -393,233 +353,4 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = ein__build_again(ctx, other, nroot, &ctx->numbering, ein__build_numbers);
     ctx->unended = false;
     return ok;
-}
-
-// Plans the derived program under `root`; kept when it is the cheapest so far.
-static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
-    ein__plan best = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    ein__keep_attentions(ctx, root, nroot);
-    bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
-    ctx->typed = false;
-    ctx->tried_ps = ein__plan_cost(&ctx->plan);
-    ctx->plan.merging = merging;
-    ctx->plan.approach = ctx->approach;
-    ctx->plan.baseline_ps = best.baseline_ps;
-    if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
-    else ein__keep_better(ctx, &best, ok);
-    return ok;
-}
-
-// Plans the program under `root` with merges, in whole groups, and where leaving out members looks
-// better with that as well: what a merge saves is an estimate that layouts may undo.
-static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
-    bool ok = true, toggled = true;
-    for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
-        ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-        ein__merge *found = NULL;
-        memcpy(merged, root, (size_t)nroot * sizeof *root);
-        toggled = false;
-        if (!ein__prepare_merges(ctx, merged, nroot)) return false;
-        if (ein__merge_program(ctx, merged, nroot, toggle, &found))
-            ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
-        for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
-        ein__merges_free(found);
-    }
-    return ok;
-}
-
-// The same derived once more, as if what reads a derived result in another order could as well read
-// what that was made from: maps that follow do, where they are all that reads it, and kernels that
-// take any gather; but nobody knows before layouts are chosen.
-static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
-    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->approach.rereading = true;
-    ein__forget_choices(ctx);
-    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
-    ctx->approach.rereading = false;
-    ein__forget_choices(ctx);
-    return ok;
-}
-
-// Whether a step of the plan was derived by rule `r`.
-static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
-        for (int k = 0; k < ctx->plan.step[i].nval; k++) {
-            const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
-            if (why && strstr(why, ein__rules[r].what)) return true;
-        }
-    return false;
-}
-
-// The same derived without rule `r`: its forms are priced with their tensors in the orders that
-// suit them, which layouts may give to others.
-static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
-    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->approach.without = (uint64_t)1 << r;
-    ein__forget_choices(ctx);
-    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
-    if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    ctx->approach.without = 0;
-    ein__forget_choices(ctx);
-    return ok;
-}
-
-// Plans the program derived, and derived after merging, from the folded one under `root`.
-static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
-    static const ein__rule_id rules[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
-    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    memcpy(derived, root, (size_t)nroot * sizeof *root);
-    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
-    int64_t tried = ctx->tried_ps;
-    if (ctx->desc.form) return ok;
-    ok = ok && ein__try_merged(ctx, root, nroot);
-    if (!ein__is_worth_it(ctx, tried)) return ok;
-    if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules && ok; i++)
-        if (ein__plan_uses(ctx, rules[i])) ok = ein__try_without(ctx, root, nroot, rules[i]);
-    return ok;
-}
-
-// The program under `root` as ctx->approach.variant has it; whether that is another one.
-static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    *changed = false;
-    switch (ctx->approach.variant) {
-    case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
-    case EIN__FEWER_TERMS: return ein__multiply_less(ctx, root, nroot, changed);
-    case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
-    case EIN__AS_FOLDED:
-    case EIN__VARIANTS: break;
-    }
-    return true;
-}
-
-// Plans the program under `root` derived, and derived after merging, both also with softmax
-// computed online where that is cheaper.
-static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
-    ctx->taking = true;
-    bool ok = ein__try_plans(ctx, root, nroot);
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
-        ok = ein__try_plans(ctx, root, nroot);
-    ctx->online = ctx->taking = false;
-    arrfree(ctx->kept);
-    return ok;
-}
-
-// Reductions of the program under `root` in several steps, where each has fewer terms.
-static bool ein__in_parts(ein_ctx *ctx, ein__val *root, int nroot) {
-    return ein__block_prefixes(ctx, root, nroot) && ein__separate_windows(ctx, root, nroot);
-}
-
-// Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
-// is and in each other variant. The cheapest as a whole is taken, so it never costs more than the
-// baseline under the same table. ein_desc.form: derived with each contraction's so-and-so best
-// definition, whatever that costs.
-static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
-    // What a plan has as its root must stay as it is.
-    ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
-             *whole = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
-             *blocked = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    bool less;
-    ein__plan best = ctx->plan;
-    ctx->plan = (ein__plan){0};
-    memcpy(plain, root, (size_t)nroot * sizeof *root);
-    bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
-    ctx->typed = false;
-    if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
-    best.baseline_ps = ctx->plan.baseline_ps = *baseline;
-    ctx->plan.approach = ctx->approach;
-    ein__keep_better(ctx, &best, ok);
-    if (!ok || ctx->desc.baseline) return ok;
-    memcpy(blocked, root, (size_t)nroot * sizeof *root);
-    memcpy(whole, root, (size_t)nroot * sizeof *root);
-    // What is left out may have been shared; of large programs nobody asks that.
-    if (!ein__leave_out(ctx, blocked, nroot, &less)) return false;
-    ctx->approach.entire = less && ein__few_steps(ctx);
-    if (ctx->approach.entire &&
-        !(ein__in_parts(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
-        return false;
-    ctx->approach.entire = false;
-    if (!ein__in_parts(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot)) return false;
-    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
-        bool changed;
-        ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-        memcpy(other, blocked, (size_t)nroot * sizeof *root);
-        ctx->approach.variant = (ein__variant)k;
-        ok = ein__make_variant(ctx, other, nroot, &changed);
-        if (ok && changed) ok = ein__try_derived(ctx, other, nroot);
-        ctx->approach.variant = EIN__AS_FOLDED;
-    }
-    return ok;
-}
-
-// Whether convolutions may take their tensors in NHWC too: where that could be cheaper, as for
-// calls and for tensor cores' tiles, whose loads of a window's channels are one.
-static bool ein__may_reorder(const ein_ctx *ctx) {
-    bool tensor = ctx->desc.math != EIN_MATH_FP32,
-         calls = ctx->desc.libs == EIN_LIBS_ALL && (ctx->desc.probe || shlen(ctx->costs));
-    return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
-}
-
-// The model's folded program under `root`.
-static bool ein__folded_program(ein_ctx *ctx, ein__val *root, int nroot) {
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    return ein__own_outputs(ctx, root, nroot) && ein__fold(ctx, root, nroot);
-}
-
-// The folded programs that were planned in one arithmetic, and the least cost without derivation.
-typedef struct ein__folds {
-    ein__val *root[2 * EIN__APARTS];
-    int n;
-    int64_t baseline;
-} ein__folds;
-
-// Plans with convolutions in declared order, and where calls may have either order with these as
-// well, since what derivation takes for granted layouts may not give.
-static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
-    int nroot = (int)arrlen(ctx->graph.output);
-    ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    int64_t *baseline = &z->baseline;
-    ctx->typed = ctx->nests = ctx->parts = false;
-    if (!ein__folded_program(ctx, root, nroot)) return false;
-    if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
-    for (int i = 0; i < z->n; i++)
-        if (ein__is_same_program(ctx, root, z->root[i], nroot)) return true;
-    z->root[z->n++] = root;
-    ctx->approach = (ein__approach){.nesting = ctx->approach.nesting, .apart = ctx->approach.apart};
-    ctx->channels_last = ctx->rereads = false;
-    if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
-    bool ok = ein__try_ways(ctx, root, nroot, baseline);
-    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
-        ctx->channels_last = true;
-        ein__forget_costs(ctx);
-        ok = ein__try_ways(ctx, root, nroot, baseline);
-    }
-    return ok;
-}
-
-// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, with dimensions taken
-// apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
-// begin with others, which library calls may be unable to store in pieces.
-static bool ein__plan_math(ein_ctx *ctx) {
-    ein__folds folds = {.baseline = INT64_MAX};
-    bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
-         part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
-    for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
-        ctx->approach.apart = (ein__apartness)(way % EIN__APARTS);
-        ctx->approach.nesting = way / EIN__APARTS;
-        if ((ctx->approach.apart && !part) || (ctx->approach.nesting && !nest)) continue;
-        if (ctx->approach.apart == EIN__APART_NUMBERS && !ctx->plan.numbering &&
-            !ein__few_steps(ctx))
-            continue;
-        ok = ein__try_orders(ctx, &folds);
-    }
-    if (!ok) return false;
-    int64_t least = folds.baseline;
-    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < least ? least : 0;
-    return !ctx->status;
 }
