@@ -879,6 +879,20 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
+// A way to plan a program.
+typedef struct ein__planning {
+    ein__approach approach;
+    ein__merging merging;
+    bool online;         // softmax between products is computed with them
+    bool channels_last;  // convolutions may take their tensors in NHWC
+} ein__planning;
+
+// A derived program and what its plan costs.
+typedef struct ein__derived {
+    ein__val *root;  // by output of the model
+    int64_t ps;
+} ein__derived;
+
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -895,8 +909,7 @@ typedef struct ein__plan {
     int branches, events;     // of a recorded graph; one branch: no events
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
-    ein__merging merging;
-    ein__approach approach;
+    ein__planning way;
     bool numbering;  // made with ein_ctx.numbering
     bool unended;    // ... with ein_ctx.unended
 } ein__plan;
@@ -1033,11 +1046,15 @@ struct ein_ctx {
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
     ein__approach approach;  // that is tried, or that the plan has
-    bool rereads;            // there are definitions that its `rereading` takes ...
-    bool nests;              // ... concatenations that `nesting` ...
-    bool parts;              // ... and dimensions that `apart` does
-    bool numbering;          // what is read at numbers of digits is taken apart for its kernel
-    bool numbers;            // there is such
+    ein__derived *tried;     // derived programs that were planned in one way; stb_ds array
+    bool many;               // plans have so many steps that few are looked at (ways.c) ...
+    bool led;                // ... those alone that do as `lead` does
+    ein__planning lead;
+    bool rereads;    // there are definitions that its `rereading` takes ...
+    bool nests;      // ... concatenations that `nesting` ...
+    bool parts;      // ... and dimensions that `apart` does
+    bool numbering;  // what is read at numbers of digits is taken apart for its kernel
+    bool numbers;    // there is such
     ein_stats stats;
 };
 
@@ -38688,6 +38705,8 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
 // trifle. One that does both changes it once.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
+enum { EIN__MANY_STEPS = 64 };  // of plans that take long to make
+
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
@@ -38710,17 +38729,35 @@ static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
     if (ctx->plan.root && (!ctx->least_ps || ps < ctx->least_ps)) ctx->least_ps = ps;
 }
 
-// Plans the derived program under `root`; kept when it is the cheapest so far.
+// The place in ctx->tried of the derived program under `root`, which is put there if it is new.
+static ptrdiff_t ein__tried_at(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ptrdiff_t n = arrlen(ctx->tried);
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (ein__is_same_program(ctx, root, ctx->tried[i].root, nroot)) return i;
+    ein__derived tried = {.root = EIN__NEW(&ctx->arena, ein__val, nroot + 1)};
+    memcpy(tried.root, root, (size_t)nroot * sizeof *root);
+    arrput(ctx->tried, tried);
+    return n;
+}
+
+// Plans the derived program under `root`, unless that has been; kept when it is the cheapest so
+// far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
+    ptrdiff_t known = arrlen(ctx->tried);
+    ein__keep_attentions(ctx, root, nroot);
+    if (ctx->online && !ein__run_pass(ctx, root, nroot, ein__rebuild_kept)) return false;
+    if (!ein__derive(ctx, root, nroot)) return false;
+    ptrdiff_t at = ein__tried_at(ctx, root, nroot);
+    if (at < known) {
+        ctx->tried_ps = ctx->tried[at].ps;
+        return !ctx->status;
+    }
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
-    ein__keep_attentions(ctx, root, nroot);
-    bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_derived(ctx, root, nroot);
+    bool ok = ein__build_derived(ctx, root, nroot);
     ctx->typed = false;
-    ctx->tried_ps = ein__plan_cost(&ctx->plan);
-    ctx->plan.merging = merging;
-    ctx->plan.approach = ctx->approach;
+    ctx->tried_ps = ctx->tried[at].ps = ein__plan_cost(&ctx->plan);
+    ctx->plan.way = (ein__planning){ctx->approach, merging, ctx->online, ctx->channels_last};
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -38783,9 +38820,28 @@ static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein_
     return ok;
 }
 
+static const ein__rule_id ein__left_out[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
+enum { EIN__LEFT_OUT = sizeof ein__left_out / sizeof *ein__left_out };
+
+// Plans the program under `root` as ctx->lead says; merged where there is something to merge.
+static bool ein__try_led(ein_ctx *ctx, const ein__val *root, int nroot) {
+    const ein__planning *lead = &ctx->lead;
+    ptrdiff_t known = arrlen(ctx->tried);
+    for (int i = 0; i < EIN__LEFT_OUT; i++)
+        if (lead->approach.without >> ein__left_out[i] & 1)
+            return ein__try_without(ctx, root, nroot, ein__left_out[i]);
+    if (lead->approach.rereading) return ein__try_rereading(ctx, root, nroot);
+    if (lead->merging && !ein__try_merged(ctx, root, nroot)) return false;
+    if (arrlen(ctx->tried) > known) return true;
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+}
+
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
-    static const ein__rule_id rules[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
+    arrsetlen(ctx->tried, 0);
+    if (ctx->led) return ein__try_led(ctx, root, nroot);
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
@@ -38794,9 +38850,17 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ok = ok && ein__try_merged(ctx, root, nroot);
     if (!ein__is_worth_it(ctx, tried)) return ok;
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules && ok; i++)
-        if (ein__plan_uses(ctx, rules[i])) ok = ein__try_without(ctx, root, nroot, rules[i]);
+    for (int i = 0; i < EIN__LEFT_OUT && ok; i++)
+        if (ein__plan_uses(ctx, ein__left_out[i]))
+            ok = ein__try_without(ctx, root, nroot, ein__left_out[i]);
     return ok;
+}
+
+// Where plans have many steps, those to come are made in the way of the best one so far: each
+// choice is tried in all its ways once, not in all combinations with others.
+static void ein__follow_plan(ein_ctx *ctx) {
+    ctx->led = ctx->many;
+    ctx->lead = ctx->plan.way;
 }
 
 // The program under `root` as ctx->approach.variant has it; whether that is another one.
@@ -38815,13 +38879,17 @@ static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
 // Plans the program under `root` derived, and derived after merging, both also with softmax
 // computed online where that is cheaper.
 static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool may = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
     ctx->taking = true;
-    bool ok = ein__try_plans(ctx, root, nroot);
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
-        ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = may;
+    bool any = may && ein__keep_attentions(ctx, root, nroot);
+    ctx->online = false;
+    bool ok = (any && ctx->led && ctx->lead.online) || ein__try_plans(ctx, root, nroot);
+    ctx->online = any && (!ctx->led || ctx->lead.online);
+    if (ok && ctx->online) ok = ein__try_plans(ctx, root, nroot);
     ctx->online = ctx->taking = false;
     arrfree(ctx->kept);
+    arrfree(ctx->tried);
     return ok;
 }
 
@@ -38830,11 +38898,39 @@ static bool ein__in_parts(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__block_prefixes(ctx, root, nroot) && ein__separate_windows(ctx, root, nroot);
 }
 
+// The same of the program in variant `k`, if that is another one.
+static bool ein__try_variant(ein_ctx *ctx, const ein__val *root, int nroot, int k, bool *changed) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->approach.variant = (ein__variant)k;
+    bool ok = ein__make_variant(ctx, other, nroot, changed);
+    if (ok && *changed) ok = ein__try_derived(ctx, other, nroot);
+    ctx->approach.variant = EIN__AS_FOLDED;
+    return ok;
+}
+
+// The same as it is and in each other variant: in all ways, or where plans have many steps in the
+// way that is best for it as it is.
+static bool ein__try_variants(ein_ctx *ctx, ein__val *root, int nroot) {
+    int lead = ctx->led ? (int)ctx->lead.approach.variant : EIN__AS_FOLDED;
+    bool led = ctx->led, changed = false;
+    if (lead != EIN__AS_FOLDED && !ein__try_variant(ctx, root, nroot, lead, &changed)) return false;
+    if (changed) return true;
+    bool ok = ein__try_derived(ctx, root, nroot);
+    if (led || ctx->desc.form) return ok;
+    ein__follow_plan(ctx);
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok; k++)
+        ok = ein__try_variant(ctx, root, nroot, k, &changed);
+    ctx->led = false;
+    return ok;
+}
+
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
 // is and in each other variant. The cheapest as a whole is taken, so it never costs more than the
-// baseline under the same table. ein_desc.form: derived with each contraction's so-and-so best
-// definition, whatever that costs.
-static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
+// baseline under the same table. `derive`: not the baseline alone. ein_desc.form: derived with each
+// contraction's so-and-so best definition, whatever that costs.
+static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline,
+                          bool derive) {
     // What a plan has as its root must stay as it is.
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
              *whole = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
@@ -38847,9 +38943,10 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
-    ctx->plan.approach = ctx->approach;
+    ctx->plan.way = (ein__planning){.approach = ctx->approach, .channels_last = ctx->channels_last};
+    ctx->many |= !ctx->desc.probe && !ctx->desc.form && arrlen(ctx->plan.step) > EIN__MANY_STEPS;
     ein__keep_better(ctx, &best, ok);
-    if (!ok || ctx->desc.baseline) return ok;
+    if (!ok || !derive) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
     // What is left out may have been shared; of large programs nobody asks that.
@@ -38859,17 +38956,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
         !(ein__in_parts(ctx, whole, nroot) && ein__try_derived(ctx, whole, nroot)))
         return false;
     ctx->approach.entire = false;
-    if (!ein__in_parts(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot)) return false;
-    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
-        bool changed;
-        ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-        memcpy(other, blocked, (size_t)nroot * sizeof *root);
-        ctx->approach.variant = (ein__variant)k;
-        ok = ein__make_variant(ctx, other, nroot, &changed);
-        if (ok && changed) ok = ein__try_derived(ctx, other, nroot);
-        ctx->approach.variant = EIN__AS_FOLDED;
-    }
-    return ok;
+    return ein__in_parts(ctx, blocked, nroot) && ein__try_variants(ctx, blocked, nroot);
 }
 
 // Whether convolutions may take their tensors in NHWC too: where that could be cheaper, as for
@@ -38894,11 +38981,11 @@ typedef struct ein__folds {
 } ein__folds;
 
 // Plans with convolutions in declared order, and where calls may have either order with these as
-// well, since what derivation takes for granted layouts may not give.
-static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
+// well, since what derivation takes for granted layouts may not give. `one`: derived as ctx->lead
+// has them alone.
+static bool ein__try_orders(ein_ctx *ctx, ein__folds *z, bool one) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    int64_t *baseline = &z->baseline;
     ctx->typed = ctx->nests = ctx->parts = false;
     if (!ein__folded_program(ctx, root, nroot)) return false;
     if ((ctx->approach.nesting && !ctx->nests) || (ctx->approach.apart && !ctx->parts)) return true;
@@ -38906,33 +38993,51 @@ static bool ein__try_orders(ein_ctx *ctx, ein__folds *z) {
         if (ein__is_same_program(ctx, root, z->root[i], nroot)) return true;
     z->root[z->n++] = root;
     ctx->approach = (ein__approach){.nesting = ctx->approach.nesting, .apart = ctx->approach.apart};
-    ctx->channels_last = ctx->rereads = false;
+    ctx->rereads = false;
     if (ctx->approach.nesting || ctx->approach.apart) ein__forget_costs(ctx);
-    bool ok = ein__try_ways(ctx, root, nroot, baseline);
-    if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
-        ctx->channels_last = true;
-        ein__forget_costs(ctx);
-        ok = ein__try_ways(ctx, root, nroot, baseline);
+    bool ok = true, both = !ctx->desc.form && ein__may_reorder(ctx);
+    for (int last = 0; last <= (int)both && ok; last++) {
+        ctx->channels_last = last;
+        if (last) ein__forget_costs(ctx);
+        bool derive = !ctx->desc.baseline && !(one && ctx->lead.channels_last != last);
+        ok = ein__try_ways(ctx, root, nroot, &z->baseline, derive);
     }
     return ok;
 }
 
+// Whether the program is planned with its dimensions and concatenations as ctx->approach has them.
+// `follows`: as ctx->lead has them alone.
+static bool ein__folds_so(const ein_ctx *ctx, bool follows) {
+    const ein__approach *a = &ctx->approach, *lead = &ctx->lead.approach;
+    if (follows && (a->apart != lead->apart || a->nesting != lead->nesting)) return false;
+    if ((a->apart || a->nesting) && ctx->desc.form) return false;
+    if ((a->apart && !ein__rule_on(ctx, EIN__RULE_APART)) ||
+        (a->nesting && !ein__rule_on(ctx, EIN__RULE_NEST)))
+        return false;
+    return follows || a->apart != EIN__APART_NUMBERS || ctx->plan.numbering || ein__few_steps(ctx);
+}
+
 // The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, with dimensions taken
 // apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
-// begin with others, which library calls may be unable to store in pieces.
+// begin with others, which library calls may be unable to store in pieces. Where a plan of many
+// steps was made before, in another arithmetic or with other libraries, as that one (ctx->lead).
 static bool ein__plan_math(ein_ctx *ctx) {
     ein__folds folds = {.baseline = INT64_MAX};
-    bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
-         part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
+    bool ok = true, follows = ctx->many;
+    ctx->led = follows;
     for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
         ctx->approach.apart = (ein__apartness)(way % EIN__APARTS);
         ctx->approach.nesting = way / EIN__APARTS;
-        if ((ctx->approach.apart && !part) || (ctx->approach.nesting && !nest)) continue;
-        if (ctx->approach.apart == EIN__APART_NUMBERS && !ctx->plan.numbering &&
-            !ein__few_steps(ctx))
-            continue;
-        ok = ein__try_orders(ctx, &folds);
+        if (!ein__folds_so(ctx, follows)) continue;
+        ok = ein__try_orders(ctx, &folds, ctx->led && !follows);
+        if (!follows) ein__follow_plan(ctx);
     }
+    if (ok && !ctx->plan.root) {
+        ctx->approach.apart = EIN__NUMBERED;
+        ctx->approach.nesting = false;
+        ok = ein__try_orders(ctx, &folds, false);
+    }
+    ctx->led = false;
     if (!ok) return false;
     int64_t least = folds.baseline;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < least ? least : 0;
@@ -39023,6 +39128,7 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
     ein__planned best = ein__planned_now(ctx), other = {.math = best.math, .libs = libs};
     bool calls = ein__has_calls(&best.plan, false);
     int64_t baseline = best.plan.baseline_ps ? best.plan.baseline_ps : ein__plan_cost(&best.plan);
+    ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -39055,6 +39161,7 @@ static bool ein__try_fewer_calls(ein_ctx *ctx) {
 static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     int64_t near = ein__muldiv(ein__plan_cost(&best.plan), 100 + EIN__NEAR_PERCENT, 100);
+    ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -39078,6 +39185,7 @@ static bool ein__has_math(const ein_ctx *ctx, int m) {
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
     ctx->least_ps = 0;
+    ctx->many = false;
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;
@@ -39086,7 +39194,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
         if (ein__has_math(ctx, m)) ok = ein__try_math(ctx, (ein_math)m, libs, fewer);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
-    ctx->approach = ctx->plan.approach;
+    ctx->approach = ctx->plan.way.approach;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -39133,8 +39241,8 @@ EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
         any |= less;
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
-    if (!ctx->plan.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
-    ctx->approach.variant = ctx->plan.approach.variant;
+    if (!ctx->plan.way.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
+    ctx->approach.variant = ctx->plan.way.approach.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }
 /* ---- cuts.c ---- */
@@ -59884,7 +59992,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->rank = 0;
     ctx->quiet = false;
     ctx->plan = chosen;
-    ctx->approach = chosen.approach;
+    ctx->approach = chosen.way.approach;
     ein__forget_costs(ctx);
     return ok;
 }
@@ -61384,7 +61492,7 @@ static void ein__put_merge_call(ein__merge_lister *l) {
 
 // Whether the plan has the merge in this form.
 static bool ein__form_chosen(const ein_ctx *ctx, const ein__merge_form *f) {
-    return ctx->plan.merging != EIN__UNMERGED && f->m->chosen && (f->derived || f->only);
+    return ctx->plan.way.merging != EIN__UNMERGED && f->m->chosen && (f->derived || f->only);
 }
 
 static void ein__put_merge(ein_ctx *ctx, const ein__merge_form *f, int id, bool first, bool json,
@@ -61452,7 +61560,7 @@ EIN__FN ein__merge *ein__planned_merges(ein_ctx *ctx, const ein__val *root, int 
     memcpy(merged, root, (size_t)nroot * sizeof *root);
     ein__merge_program(ctx, merged, nroot, false, &found);
     if (!found || ctx->status || (!ctx->plan.step && !ein__make_plan(ctx)) ||
-        ctx->plan.merging != EIN__TOGGLED)
+        ctx->plan.way.merging != EIN__TOGGLED)
         return found;
     ein__merges_free(found);
     memcpy(merged, root, (size_t)nroot * sizeof *root);
@@ -61943,6 +62051,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
+    arrfree(ctx->tried);
     arrfree(ctx->unrounded);
     arrfree(ctx->counted);
     arrfree(ctx->passed);

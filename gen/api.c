@@ -78,6 +78,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
+    arrfree(ctx->tried);
     arrfree(ctx->unrounded);
     arrfree(ctx->counted);
     arrfree(ctx->passed);

@@ -523,6 +523,20 @@ typedef struct ein__approach {
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
+// A way to plan a program.
+typedef struct ein__planning {
+    ein__approach approach;
+    ein__merging merging;
+    bool online;         // softmax between products is computed with them
+    bool channels_last;  // convolutions may take their tensors in NHWC
+} ein__planning;
+
+// A derived program and what its plan costs.
+typedef struct ein__derived {
+    ein__val *root;  // by output of the model
+    int64_t ps;
+} ein__derived;
+
 typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
@@ -539,8 +553,7 @@ typedef struct ein__plan {
     int branches, events;     // of a recorded graph; one branch: no events
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
-    ein__merging merging;
-    ein__approach approach;
+    ein__planning way;
     bool numbering;  // made with ein_ctx.numbering
     bool unended;    // ... with ein_ctx.unended
 } ein__plan;
@@ -677,11 +690,15 @@ struct ein_ctx {
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
     ein__approach approach;  // that is tried, or that the plan has
-    bool rereads;            // there are definitions that its `rereading` takes ...
-    bool nests;              // ... concatenations that `nesting` ...
-    bool parts;              // ... and dimensions that `apart` does
-    bool numbering;          // what is read at numbers of digits is taken apart for its kernel
-    bool numbers;            // there is such
+    ein__derived *tried;     // derived programs that were planned in one way; stb_ds array
+    bool many;               // plans have so many steps that few are looked at (ways.c) ...
+    bool led;                // ... those alone that do as `lead` does
+    ein__planning lead;
+    bool rereads;    // there are definitions that its `rereading` takes ...
+    bool nests;      // ... concatenations that `nesting` ...
+    bool parts;      // ... and dimensions that `apart` does
+    bool numbering;  // what is read at numbers of digits is taken apart for its kernel
+    bool numbers;    // there is such
     ein_stats stats;
 };
 

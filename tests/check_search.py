@@ -111,6 +111,44 @@ y = Add(h, x)
 """ % n
 
 
+def hybrid(n):
+    return """ein 1
+model hybrid
+dim E = 64, G = 14, T = G*G, H = 4, D = E/H
+input x: f32[1,E,G,G]
+output h
+h = Relu(x)
+repeat layer in 0:%d {
+    weight d: f32[E,1,3,3] = randn(std=0.3)
+    weight k: f32[4*E,E,1,1] = randn(std=0.1)
+    weight b: f32[4*E] = randn(std=0.1)
+    weight m: f32[E,4*E,1,1] = randn(std=0.1)
+    c = Conv(h, d; pads=1, group=E)
+    e = Conv(c, k, b)
+    g = Gelu(e)
+    f = Conv(g, m)
+    u = Add(f, h)
+    weight scale: f32[E] = uniform(lo=0.5, hi=1.5)
+    weight bias: f32[E] = randn(std=0.1)
+    weight w: f32[E,3*E] = randn(std=0.1)
+    weight o: f32[E,E] = randn(std=0.1)
+    r = Reshape(u; shape=[1,E,T])
+    t = Transpose(r; perm=[0,2,1])
+    l = LayerNormalization(t, scale, bias)
+    q = MatMul(l, w)
+    p = Reshape(q; shape=[T,3,H,D])
+    s[a,i,j] = 0.25 * sum(k) p[i,0,a,k] * p[j,1,a,k]
+    y = Softmax(s; axis=-1)
+    v[i,a,k] = sum(j) y[a,i,j] * p[j,2,a,k]
+    z = Reshape(v; shape=[1,T,E])
+    n = MatMul(z, o)
+    A = Add(n, t)
+    B = Transpose(A; perm=[0,2,1])
+    h = Reshape(B; shape=[1,E,G,G])
+}
+""" % n
+
+
 def main():
     models = sorted(glob.glob(os.path.join(ROOT, "models", "*.ein")))
     cases = sorted(glob.glob(os.path.join(ROOT, "models", "cases", "*.ein")))
@@ -188,6 +226,17 @@ def main():
                 f.write(layers(n))
             counts.append(int(run(path)[1]["definitions"]))
         check("twice the layers: %s definitions" % counts, counts[1] <= counts[0] * 1.05)
+        took, costs = [], []
+        for n in (4, 24):
+            path = os.path.join(folder, "hybrid.ein")
+            with open(path, "w") as f:
+                f.write(hybrid(n))
+            text, _, ms = run(path, "--math", "fp16", "--gpu", "h200")
+            took.append(ms)
+            costs.append(microseconds(text, r"steps?, ([0-9.]+) us"))
+        # Of many steps few plans are made.
+        check("six times the blocks: %s ms" % took, took[1] < 4 * took[0])
+        check("six times the blocks: %s us" % costs, costs[1] < 6.1 * costs[0])
     return checks.finish()
 
 

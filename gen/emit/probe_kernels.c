@@ -29,7 +29,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->rank = 0;
     ctx->quiet = false;
     ctx->plan = chosen;
-    ctx->approach = chosen.approach;
+    ctx->approach = chosen.way.approach;
     ein__forget_costs(ctx);
     return ok;
 }

@@ -269,7 +269,7 @@ static void ein__put_merge_call(ein__merge_lister *l) {
 
 // Whether the plan has the merge in this form.
 static bool ein__form_chosen(const ein_ctx *ctx, const ein__merge_form *f) {
-    return ctx->plan.merging != EIN__UNMERGED && f->m->chosen && (f->derived || f->only);
+    return ctx->plan.way.merging != EIN__UNMERGED && f->m->chosen && (f->derived || f->only);
 }
 
 static void ein__put_merge(ein_ctx *ctx, const ein__merge_form *f, int id, bool first, bool json,
@@ -337,7 +337,7 @@ EIN__FN ein__merge *ein__planned_merges(ein_ctx *ctx, const ein__val *root, int 
     memcpy(merged, root, (size_t)nroot * sizeof *root);
     ein__merge_program(ctx, merged, nroot, false, &found);
     if (!found || ctx->status || (!ctx->plan.step && !ein__make_plan(ctx)) ||
-        ctx->plan.merging != EIN__TOGGLED)
+        ctx->plan.way.merging != EIN__TOGGLED)
         return found;
     ein__merges_free(found);
     memcpy(merged, root, (size_t)nroot * sizeof *root);

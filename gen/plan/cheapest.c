@@ -82,6 +82,7 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
     ein__planned best = ein__planned_now(ctx), other = {.math = best.math, .libs = libs};
     bool calls = ein__has_calls(&best.plan, false);
     int64_t baseline = best.plan.baseline_ps ? best.plan.baseline_ps : ein__plan_cost(&best.plan);
+    ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -114,6 +115,7 @@ static bool ein__try_fewer_calls(ein_ctx *ctx) {
 static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     int64_t near = ein__muldiv(ein__plan_cost(&best.plan), 100 + EIN__NEAR_PERCENT, 100);
+    ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
@@ -137,6 +139,7 @@ static bool ein__has_math(const ein_ctx *ctx, int m) {
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
     ctx->least_ps = 0;
+    ctx->many = false;
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;
@@ -145,7 +148,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
         if (ein__has_math(ctx, m)) ok = ein__try_math(ctx, (ein_math)m, libs, fewer);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
-    ctx->approach = ctx->plan.approach;
+    ctx->approach = ctx->plan.way.approach;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -192,7 +195,7 @@ EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
         any |= less;
         if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
-    if (!ctx->plan.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
-    ctx->approach.variant = ctx->plan.approach.variant;
+    if (!ctx->plan.way.approach.entire && !ein__leave_out(ctx, root, nroot, &less)) return false;
+    ctx->approach.variant = ctx->plan.way.approach.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }
