@@ -100,7 +100,7 @@ class Modes(Checks):
         for folder in ("models", "models/cases", "tests/unseen"):
             paths = sorted(glob.glob(os.path.join(ROOT, folder, "*.ein")))
             if folder == "tests/unseen" and not LONG:
-                paths = paths[::3]
+                paths = paths[::5]
             for turn, path in enumerate(paths):
                 name = os.path.relpath(path, ROOT)[:-len(".ein")]
                 # Networks take seconds each, and tell little more at small sizes; of the others
