@@ -105,12 +105,15 @@
 // version, u32 tensors, u64 manifest hash, u64 content hash, u64 file bytes, zeros to 256, then raw
 // tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
-//   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
-// EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
-// for statistics, what a softmax is taken of, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3
-// (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of a
-// plan with ein_desc.inspect tells where they arise (--errors).
+//   FP32 means no TF32. Tensor cores multiply what the model stores as f16 in every mode, on GPUs
+//   of
+// compute capability 8.0 on: such products are exact, and their sums are f32. With EIN_MATH_TF32
+// library products round their operands to TF32; with EIN_MATH_FP16 they read halves, made of
+// weights in create, and values are stored as halves but for statistics, what a softmax is taken
+// of, outputs, and what ein_keep_fp32 names. No other value may exceed 65504. Basis changes are
+// FP32's alone. Expect relative L2 errors below 2e-3 (2e-2 where a library drops bits of TF32
+// instead of rounding) and 1e-2: the test program of a plan with ein_desc.inspect tells where they
+// arise (--errors).
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
@@ -208,7 +211,7 @@ typedef struct {
 // The arithmetic of products. Sums are f32 in all of them, and so are the model's inputs and
 // outputs unless it says otherwise.
 typedef enum {
-    EIN_MATH_FP32,  // FMA: no TF32 anywhere
+    EIN_MATH_FP32,  // FMA, but for products of f16 tensors: no TF32 anywhere
     EIN_MATH_TF32,  // f32 operands rounded to TF32
     EIN_MATH_FP16   // values between library calls are stored as f16, but for statistics (norms,
                     // softmax) and what a softmax is taken of
@@ -12520,24 +12523,26 @@ static void ein__rule_relax_operand(const ein_ctx *ctx, ein__places *box, ein__p
 }
 /* ---- precision.c ---- */
 // The arithmetic of products (ein_desc.math), and what it says about sizes and keys. FP32 is FMA
-// and nothing else. TF32 takes f32 operands and rounds them to 10 bits of mantissa; FP16 takes
-// halves. Both add up in f32.
-
-// What the emitted file's first lines say.
-static const char *ein__math_title(const ein_ctx *ctx) {
-    static const char *const titles[] = {"FP32",
-                                         "TF32: products of f32 values rounded to TF32, f32 sums",
-                                         "FP16: products of f16 values, f32 sums and statistics"};
-    return titles[ctx->desc.math];
-}
+// and nothing else, but for products of what the model stores as halves, which are exact. TF32
+// takes f32 operands and rounds them to 10 bits of mantissa; FP16 takes halves. All add up in f32.
 
 static const char *ein__math_name(ein_math math) {
     static const char *const names[] = {"FP32", "TF32", "FP16"};
     return names[math];
 }
 
-// Whether calls carry the types of their tensors: in every mode but FP32.
-static bool ein__is_typed(const ein_ctx *ctx) { return ctx->desc.math != EIN_MATH_FP32; }
+// Whether calls carry the types of their tensors: in every mode but FP32, and where one of the plan
+// multiplies halves.
+static bool ein__is_typed(const ein_ctx *ctx) {
+    bool typed = ctx->desc.math != EIN_MATH_FP32;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !typed; i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        typed = s->kind == EIN__K_GEMM ? s->gemm.math != EIN__MATH_FP32
+                                       : (s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA) &&
+                                             s->conv.math != EIN__MATH_FP32;
+    }
+    return typed;
+}
 
 // Bytes of an operand's element.
 static int64_t ein__math_bytes(ein__math math) { return math == EIN__MATH_FP16 ? 2 : 4; }
@@ -12548,11 +12553,55 @@ static const char *ein__math_key(ein__math math) {
     return names[math];
 }
 
-// Whether `v` belongs to a tensor that --keep-fp32 names, in a mode where that says something.
+// Whether products of halves are tensor cores' whatever the mode: f32 has all bits of them, and
+// what they are added up in is f32 too (cost.c).
+static bool ein__multiplies_halves(const ein_ctx *ctx);
+
+// Whether such a product is that of `a` and `b`. A sum of squares is a statistic.
+static bool ein__are_halves(const ein_ctx *ctx, ein__val a, ein__val b) {
+    return ein__multiplies_halves(ctx) && a.i != b.i && ctx->value[a.i].dtype == EIN__F16 &&
+           ctx->value[b.i].dtype == EIN__F16;
+}
+
+// Whether `ex` is an element of halves as it is, or zero; `apart`: of terms one at most is not
+// zero.
+static bool ein__moves_halves(ein_ctx *ctx, ein__ex ex, bool apart) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_READ) return !e->bits && ctx->value[e->val].dtype == EIN__F16;
+    if (e->op == EIN__X_WHEN) return ein__moves_halves(ctx, e->kid[0], apart);
+    if (!apart || e->op != EIN__X_BINARY || e->fn != EIN__ADD) return false;
+    const ein__ex kid[2] = {e->kid[0], e->kid[1]};
+    return ein__moves_halves(ctx, kid[0], true) && ein__moves_halves(ctx, kid[1], true);
+}
+
+// The type of a map `body` that moves what products read: halves are to stay what they are.
+static ein__dtype ein__moved_type(ein_ctx *ctx, ein__ex body, bool apart) {
+    bool mode = ctx->desc.math != EIN_MATH_FP16 && ein__multiplies_halves(ctx);
+    return mode && body.i && ein__moves_halves(ctx, body, apart) ? EIN__F16 : EIN__F32;
+}
+
+// Whether the model has tensors of which such products may be.
+static bool ein__has_halves(const ein_ctx *ctx) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++)
+        if (ctx->graph.tensor[i].dtype == EIN__F16) return ein__multiplies_halves(ctx);
+    return false;
+}
+
+// What the emitted file's first lines say.
+static const char *ein__math_title(const ein_ctx *ctx) {
+    static const char *const titles[] = {"FP32",
+                                         "TF32: products of f32 values rounded to TF32, f32 sums",
+                                         "FP16: products of f16 values, f32 sums and statistics"};
+    if (ctx->desc.math == EIN_MATH_FP32 && ein__has_halves(ctx))
+        return "FP32: of tensors that are f16 products of f16 values, f32 sums";
+    return titles[ctx->desc.math];
+}
+
+// Whether `v` belongs to a tensor that --keep-fp32 names, where that says something.
 static bool ein__keeps_fp32(const ein_ctx *ctx, ein__val v) {
     int tensor = ctx->value[v.i].tensor;
-    return ein__is_typed(ctx) && tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) &&
-           ctx->keep_fp32[tensor];
+    bool kept = tensor >= 0 && tensor < (int)arrlen(ctx->keep_fp32) && ctx->keep_fp32[tensor];
+    return kept && (ctx->desc.math != EIN_MATH_FP32 || ein__has_halves(ctx));
 }
 
 static bool ein__is_real(const ein_ctx *ctx, ein__val v) {
@@ -12590,7 +12639,8 @@ static bool ein__stays_wide(ein_ctx *ctx, ein__val v) {
 
 // Of a product with these operands.
 static ein__math ein__math_of(ein_ctx *ctx, ein__val a, ein__val b) {
-    if (ctx->desc.math == EIN_MATH_TF32) return EIN__MATH_TF32;
+    if (ein__are_halves(ctx, a, b)) return EIN__MATH_FP16;
+    if (ctx->desc.math != EIN_MATH_FP16) return (ein__math)ctx->desc.math;
     if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b)) return EIN__MATH_FP32;
     bool halves = ctx->value[a.i].dtype == EIN__F16 && ctx->value[b.i].dtype == EIN__F16;
     return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
@@ -12599,10 +12649,11 @@ static ein__math ein__math_of(ein_ctx *ctx, ein__val a, ein__val b) {
 // Whether products of tensors of these types are ours to plan. Kernels convert what they load.
 static bool ein__multiplies(ein__dtype a, ein__dtype b) { return a <= EIN__BF16 && b <= EIN__BF16; }
 
-// Whether a library multiplies such factors: it wants them of one type, of halves in FP16 mode.
+// Whether a library multiplies such factors: it wants them of one type.
 static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
     ein__dtype s = ctx->value[a.i].dtype, t = ctx->value[b.i].dtype;
     if (s == EIN__BF16 || t == EIN__BF16) return false;
+    if (ein__are_halves(ctx, a, b)) return true;
     if (ctx->desc.math != EIN_MATH_FP16) return s == EIN__F32 && t == EIN__F32;
     return s == t || ein__is_untyped(ctx);
 }
@@ -14408,7 +14459,11 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     // Bodies of values that are read several times each grow by powers: those are not even tried.
     if (ein__ex_size(ctx, s->body) > EIN__MAX_INLINE) return false;
-    bool copy = ein__copy_of(ctx, p) != NULL;
+    const ein__expr *of = ein__copy_of(ctx, p);
+    bool copy = of != NULL;
+    // Halves as they are would be tensor cores'.
+    if (copy && ein__keeps_fp32(ctx, z->self) && ctx->value[of->val].dtype != value->dtype)
+        return false;
     if (z->copies_only) {
         double factor;
         bool multiple = ein__multiple_of(ctx, p, &factor) != NULL;
@@ -15662,6 +15717,12 @@ static ein__ex ein__times_number(ein_ctx *ctx, double alpha, ein__ex a, ein__ex 
     return ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
 }
 
+// Whether product `v` of `read` multiplies halves as they are.
+static bool ein__stays_halves(const ein_ctx *ctx, ein__val v, const ein__expr *const *read) {
+    ein__val a = {read[0]->val}, b = {read[1]->val};
+    return ein__are_halves(ctx, a, b) && !ein__keeps_fp32(ctx, v);
+}
+
 static ein__val ein__rebuild_typed(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *read[2];
@@ -15672,7 +15733,7 @@ static ein__val ein__rebuild_typed(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     if (!v.i || ctx->value[v.i].weight_only ||
         !ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) ||
-        read[0]->val == read[1]->val ||
+        read[0]->val == read[1]->val || ein__stays_halves(ctx, v, read) ||
         !(ein__is_narrow(ctx, (ein__val){read[0]->val}) ||
           ein__is_narrow(ctx, (ein__val){read[1]->val})))
         return v;
@@ -16765,6 +16826,9 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     const ein__gpu *g = ein__gpu_find(ctx->desc.gpu ? ctx->desc.gpu : "h200");
     return g ? g : &ein__gpu_table[0];
 }
+
+// mma.sync of halves came with 7.0; as we use it, with 8.0.
+static bool ein__multiplies_halves(const ein_ctx *ctx) { return ein__gpu_of(ctx)->cc >= 80; }
 
 // A node of a CUDA graph, ps.
 static int64_t ein__launch_ps(const ein__gpu *g) { return g->node_ns * 1000; }
@@ -18012,11 +18076,13 @@ static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
 // Of a product of `read`: with tensor cores, where the mode has a use for them. mma.sync as we use
 // it (m16n8k8 of TF32, m16n8k16 of halves) came with compute capability 8.0. A sum of squares is a
 // statistic and stays FP32. What halves have too few exponents for is multiplied as TF32, which has
-// all bits of a bf16.
+// all bits of a bf16. What the model stores as halves is multiplied as that in every mode.
 static ein__math ein__tensor_math(ein_ctx *ctx, const ein__expr *const *read) {
     ein__val a = {read[0]->val}, b = {read[1]->val};
     const ein__gpu *g = ein__gpu_of(ctx);
-    if (!ein__is_typed(ctx) || g->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    if (g->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    if (ein__are_halves(ctx, a, b)) return EIN__MATH_FP16;
+    if (ctx->desc.math == EIN_MATH_FP32) return EIN__MATH_FP32;
     if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b))
         return g->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
@@ -20986,7 +21052,8 @@ static int ein__bias_term(const ein_ctx *ctx, const ein__sum_form *z) {
 }
 
 // Whether map `v` over the product read by `product` is act(product [+ z] [+ bias]), and more than
-// a copy of it. The product itself is not stored, so that its type says nothing.
+// a copy of it, or one that is stored in another type. The product itself is not stored, so that
+// its type says nothing more.
 EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__epilogue *e) {
     const ein__scope *m = ein__scope_of(ctx, v);
     ein__sum_form z = {.m = m, .type = ctx->value[v.i].dtype, .product = product};
@@ -20995,7 +21062,9 @@ EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__ep
     if (m->reduce != EIN__R_NONE || !ein__reads_in_place(ctx, ein__ex_get(ctx, product), m))
         return false;
     e->act = ein__activation(ctx, m->body, &sum);
-    if (!ein__flatten_sum(ctx, sum, &z) || !z.products || !(z.n || e->act)) return false;
+    bool converts = ctx->value[ein__ex_get(ctx, product)->val].dtype != z.type;
+    if (!ein__flatten_sum(ctx, sum, &z) || !z.products || !(z.n || e->act || converts))
+        return false;
     int bias = z.n ? ein__bias_term(ctx, &z) : -1;
     for (int k = 0; k < z.n; k++) {
         if (k == bias) e->bias = z.term[k].v, e->at = z.term[k].at;
@@ -21148,7 +21217,7 @@ static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m,
     *ps = ein__cost_conv_any(ctx, &f->c, f->transposed);
     if (!m.i) return false;
     *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
-    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
+    ein__dtype type = ctx->value[f->c.x.i].dtype;
     if (ctx->value[m.i].dtype != type || !ein__epilogue_of(ctx, m, read, &e) ||
         !ein__conv_takes(ctx, f, &e))
         return false;
@@ -24404,7 +24473,8 @@ static void ein__select_rows(ein__selector *z) {
 static bool ein__widens(ein_ctx *ctx, ein__val v) {
     const ein__expr *read[2];
     double alpha;
-    return ctx->value[v.i].dtype == EIN__F32 && ctx->typed &&
+    bool typed = ctx->typed || ctx->desc.math != EIN_MATH_FP16;
+    return ctx->value[v.i].dtype == EIN__F32 && typed &&
            ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) &&
            ctx->value[read[0]->val].dtype == EIN__F16;
 }
@@ -24432,7 +24502,8 @@ static ein__kind ein__choose_product(ein__selector *z, ein__val v, ein__val m, e
     ein__gemm g;
     if ((ptrdiff_t)v.i < arrlen(z->ctx->fallen) && z->ctx->fallen[v.i])
         return ein__choose_own(z->ctx, s, m, read, NULL, &ps, &gemm_ps);
-    if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
+    if (ein__widens(z->ctx, v) && !(m.i && ein__conv_fuses(z->ctx, m, read)))
+        return ein__choose_wide(z, v, m, read);
     ein__kind kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
@@ -24665,7 +24736,7 @@ static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
     }
     ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
     const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, EIN__F32, n, extent, body);
+    ein__val v = ein__new_map(z, name, ein__moved_type(ctx, body, false), n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
 }
 
@@ -24693,7 +24764,7 @@ static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
     }
     ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
     const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, EIN__F32, rank, extent, body);
+    ein__val v = ein__new_map(z, name, ein__moved_type(ctx, body, false), rank, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
 }
 
@@ -25040,8 +25111,11 @@ static ein__val ein__read_directly(ein__pass *z, ein__val v, ein__val map, ein__
     least = ein__cost_sum(least, copies[0] + copies[1]);
     for (int set = 1; set < 4; set++) {
         if ((set & 1 && !stored[0].i) || (set & 2 && !stored[1].i)) continue;
-        t.body = ein__times_number(ctx, alpha, set & 1 ? stored[0] : as_is[0],
-                                   set & 2 ? stored[1] : as_is[1]);
+        ein__ex a = set & 1 ? stored[0] : as_is[0], b = set & 2 ? stored[1] : as_is[1];
+        ein__val of_a = {ein__ex_get(ctx, a)->val}, of_b = {ein__ex_get(ctx, b)->val};
+        // Of halves both it would be tensor cores'.
+        if (ein__keeps_fp32(ctx, v) && ein__are_halves(ctx, of_a, of_b)) continue;
+        t.body = ein__times_number(ctx, alpha, a, b);
         if (!t.body.i) return (ein__val){0};
         (void)ein__choose_own(ctx, &t, map, of, NULL, &ps, &bound);
         if (call) ps = bound;
@@ -26835,8 +26909,10 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
         if (ctx->value[z->cls[i].i].scope.i == sc.i && !ctx->desc.no_fingerprint) return z->cls[i];
     for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
     if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
+    bool map = s->reduce == EIN__R_NONE;
+    ein__dtype type = map ? ein__moved_type(ctx, s->body, false) : EIN__F32;
     ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", base.name, suffix), EIN__V_SCOPE,
-                              base.tensor, sc, &shape, EIN__F32, base.node);
+                              base.tensor, sc, &shape, type, base.node);
     if (!ein__add_def(z, v, s, from, rule, place)) return (ein__val){0};
     arrput(z->cls, v);
     return v;
@@ -33287,6 +33363,7 @@ static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein_
     for (int i = 0; i < f->np; i++) weight &= ein__ex_weight_only(ctx, ex[i]);
     ein__val v = ein__merge_value(z, like, weight ? "weights" : "operands", &s,
                                   "merging: laid side by side");
+    if (v.i) ctx->value[v.i].dtype = ein__moved_type(ctx, s.body, true);
     if (v.i && !weight) ein__put_bill(bill, v, ein__kernel_cost(ctx, v));
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)s.nt) : (ein__ex){0};
 }
@@ -33309,7 +33386,9 @@ static ein__val ein__concatenate(ein__merger *z, const ein__val *part, int n, in
         if (!s.body.i) return (ein__val){0};
         at += ctx->value[part[i].i].shape.d[axis];
     }
-    return ein__merge_value(z, part[0], "joined", &s, "merging: laid side by side");
+    ein__val v = ein__merge_value(z, part[0], "joined", &s, "merging: laid side by side");
+    if (v.i) ctx->value[v.i].dtype = ein__moved_type(ctx, s.body, true);
+    return v;
 }
 
 // The merged value read where member `i` has the element with subscripts `ix`; none when some
@@ -58529,7 +58608,7 @@ static void ein__put_target(const ein__emitter *z, ein__buf *out) {
 // What keeps FP32, as the options say it.
 static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
     ein__buf text = {0};
-    if (ctx->desc.math == EIN_MATH_FP32) return;
+    if (ctx->desc.math == EIN_MATH_FP32 && !ein__has_halves(ctx)) return;
     for (ptrdiff_t i = 0; i < arrlen(ctx->keep_fp32); i++)
         if (ctx->keep_fp32[i])
             ein__putf(&text, "%s%s", text.n ? " " : "in FP32   ", ctx->graph.tensor[i].name);

@@ -101,12 +101,15 @@
 // version, u32 tensors, u64 manifest hash, u64 content hash, u64 file bytes, zeros to 256, then raw
 // tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
-//   FP32 means no TF32. With EIN_MATH_TF32 library products round their operands to TF32; with
-// EIN_MATH_FP16 they read halves, made of weights in create, and values are stored as halves but
-// for statistics, what a softmax is taken of, outputs, and what ein_keep_fp32 names. No other
-// value may exceed 65504. Basis changes are FP32's alone. Expect relative L2 errors below 2e-3
-// (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of a
-// plan with ein_desc.inspect tells where they arise (--errors).
+//   FP32 means no TF32. Tensor cores multiply what the model stores as f16 in every mode, on GPUs
+//   of
+// compute capability 8.0 on: such products are exact, and their sums are f32. With EIN_MATH_TF32
+// library products round their operands to TF32; with EIN_MATH_FP16 they read halves, made of
+// weights in create, and values are stored as halves but for statistics, what a softmax is taken
+// of, outputs, and what ein_keep_fp32 names. No other value may exceed 65504. Basis changes are
+// FP32's alone. Expect relative L2 errors below 2e-3 (2e-2 where a library drops bits of TF32
+// instead of rounding) and 1e-2: the test program of a plan with ein_desc.inspect tells where they
+// arise (--errors).
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
@@ -204,7 +207,7 @@ typedef struct {
 // The arithmetic of products. Sums are f32 in all of them, and so are the model's inputs and
 // outputs unless it says otherwise.
 typedef enum {
-    EIN_MATH_FP32,  // FMA: no TF32 anywhere
+    EIN_MATH_FP32,  // FMA, but for products of f16 tensors: no TF32 anywhere
     EIN_MATH_TF32,  // f32 operands rounded to TF32
     EIN_MATH_FP16   // values between library calls are stored as f16, but for statistics (norms,
                     // softmax) and what a softmax is taken of

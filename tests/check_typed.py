@@ -2,9 +2,10 @@
 """Products of tensors that the model stores as f16 and bf16: that they are planned as those of f32
 are, in every mix and mode, and that bf16 is never made a half.
 
-Kernels convert what they load and calls read copies as f32, weights' made at load; few rows stream
-the weights as they are. Attention reads caches of both types in its kernel. Faults planted in
-conversions must be noticed by the judge. Ends with `N passed, N failed`.
+Tensor cores multiply f16 by f16 in every mode. Of other mixes kernels convert what they load and
+calls read copies as f32, weights' made at load; few rows stream the weights as they are. Attention
+reads caches of both types in its kernel. Faults planted in conversions must be noticed by the
+judge. Ends with `N passed, N failed`.
 """
 
 import itertools
@@ -95,6 +96,33 @@ def products(folder):
                 checks.check("cost of " + name, more < 2.0 + least / 10, more)
 
 
+def halves(folder):
+    """Tensor cores multiply halves in every mode: as fast as in FP16's, unless it is kept."""
+    text = product("f16", "f16", False).replace("512", "1024")
+    for libs in LIBS:
+        least = cost(emit(folder, text, "--math", "fp16", *libs))
+        for math in MODES:
+            name = " ".join(["halves", *math, *libs])
+            found = emit(folder, text, *math, *libs)
+            tensor = "f32.f16.f16" in found if libs else "gemm f16" in found
+            checks.check(name, tensor and cost(found) <= least, kinds(found))
+            found = emit(folder, text, *math, *libs, "--keep-fp32", "y")
+            kept = "f32.f16.f16" not in found and "gemm f16" not in found
+            checks.check(name + " kept", kept and "in FP32   y" in found, kinds(found))
+        # What is f32 has no more than FMA, and what is f16 no TF32.
+        found = emit(folder, product("f16", "f32", False), *libs)
+        checks.check("f16 x f32 %s" % libs, "f32.f16.f16" not in found, kinds(found))
+        found = emit(folder, text, *libs)
+        checks.check("no TF32 %s" % libs, "tf32.tf32" not in found and "_TF32" not in
+                     "".join(re.findall(r"^static const.*$", found, re.M)), kinds(found))
+    older = emit(folder, text, "--gpu", "v100")
+    checks.check("older GPUs", "f32.f16.f16" not in older and "gemm f16" not in older, kinds(older))
+    layers = os.path.join(HERE, "unseen", "typed_layers.ein")
+    for options in ([], ["--libs", "none"], ["--keep-fp32", "h,yq,r,plain,s"]):
+        program = harness.Judged(folder, layers, "--small", *options)
+        checks.check("layers %s" % options, program.status() == 0)
+
+
 def others(folder):
     """Convolutions; vectors, whose weights are streamed as they are; attention."""
     for math in MODES:
@@ -145,6 +173,7 @@ def runs(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         products(folder)
+        halves(folder)
         others(folder)
         ranges(folder)
         runs(folder)

@@ -61,6 +61,9 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
+// mma.sync of halves came with 7.0; as we use it, with 8.0.
+static bool ein__multiplies_halves(const ein_ctx *ctx) { return ein__gpu_of(ctx)->cc >= 80; }
+
 // A node of a CUDA graph, ps.
 static int64_t ein__launch_ps(const ein__gpu *g) { return g->node_ns * 1000; }
 

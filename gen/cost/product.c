@@ -289,11 +289,13 @@ static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
 // Of a product of `read`: with tensor cores, where the mode has a use for them. mma.sync as we use
 // it (m16n8k8 of TF32, m16n8k16 of halves) came with compute capability 8.0. A sum of squares is a
 // statistic and stays FP32. What halves have too few exponents for is multiplied as TF32, which has
-// all bits of a bf16.
+// all bits of a bf16. What the model stores as halves is multiplied as that in every mode.
 static ein__math ein__tensor_math(ein_ctx *ctx, const ein__expr *const *read) {
     ein__val a = {read[0]->val}, b = {read[1]->val};
     const ein__gpu *g = ein__gpu_of(ctx);
-    if (!ein__is_typed(ctx) || g->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    if (g->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    if (ein__are_halves(ctx, a, b)) return EIN__MATH_FP16;
+    if (ctx->desc.math == EIN_MATH_FP32) return EIN__MATH_FP32;
     if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b))
         return g->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;

@@ -129,8 +129,10 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
         if (ctx->value[z->cls[i].i].scope.i == sc.i && !ctx->desc.no_fingerprint) return z->cls[i];
     for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
     if (ein__elements(&shape) > EIN__MAX_ELEMENTS) return (ein__val){0};
+    bool map = s->reduce == EIN__R_NONE;
+    ein__dtype type = map ? ein__moved_type(ctx, s->body, false) : EIN__F32;
     ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", base.name, suffix), EIN__V_SCOPE,
-                              base.tensor, sc, &shape, EIN__F32, base.node);
+                              base.tensor, sc, &shape, type, base.node);
     if (!ein__add_def(z, v, s, from, rule, place)) return (ein__val){0};
     arrput(z->cls, v);
     return v;

@@ -315,6 +315,7 @@ static ein__ex ein__side_by_side(ein__merger *z, const ein__joint *f, const ein_
     for (int i = 0; i < f->np; i++) weight &= ein__ex_weight_only(ctx, ex[i]);
     ein__val v = ein__merge_value(z, like, weight ? "weights" : "operands", &s,
                                   "merging: laid side by side");
+    if (v.i) ctx->value[v.i].dtype = ein__moved_type(ctx, s.body, true);
     if (v.i && !weight) ein__put_bill(bill, v, ein__kernel_cost(ctx, v));
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)s.nt) : (ein__ex){0};
 }
@@ -337,7 +338,9 @@ static ein__val ein__concatenate(ein__merger *z, const ein__val *part, int n, in
         if (!s.body.i) return (ein__val){0};
         at += ctx->value[part[i].i].shape.d[axis];
     }
-    return ein__merge_value(z, part[0], "joined", &s, "merging: laid side by side");
+    ein__val v = ein__merge_value(z, part[0], "joined", &s, "merging: laid side by side");
+    if (v.i) ctx->value[v.i].dtype = ein__moved_type(ctx, s.body, true);
+    return v;
 }
 
 // The merged value read where member `i` has the element with subscripts `ix`; none when some

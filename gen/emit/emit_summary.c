@@ -185,7 +185,7 @@ static void ein__put_target(const ein__emitter *z, ein__buf *out) {
 // What keeps FP32, as the options say it.
 static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
     ein__buf text = {0};
-    if (ctx->desc.math == EIN_MATH_FP32) return;
+    if (ctx->desc.math == EIN_MATH_FP32 && !ein__has_halves(ctx)) return;
     for (ptrdiff_t i = 0; i < arrlen(ctx->keep_fp32); i++)
         if (ctx->keep_fp32[i])
             ein__putf(&text, "%s%s", text.n ? " " : "in FP32   ", ctx->graph.tensor[i].name);

@@ -261,7 +261,11 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     // Bodies of values that are read several times each grow by powers: those are not even tried.
     if (ein__ex_size(ctx, s->body) > EIN__MAX_INLINE) return false;
-    bool copy = ein__copy_of(ctx, p) != NULL;
+    const ein__expr *of = ein__copy_of(ctx, p);
+    bool copy = of != NULL;
+    // Halves as they are would be tensor cores'.
+    if (copy && ein__keeps_fp32(ctx, z->self) && ctx->value[of->val].dtype != value->dtype)
+        return false;
     if (z->copies_only) {
         double factor;
         bool multiple = ein__multiple_of(ctx, p, &factor) != NULL;

@@ -37,6 +37,12 @@ static ein__ex ein__times_number(ein_ctx *ctx, double alpha, ein__ex a, ein__ex 
     return ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
 }
 
+// Whether product `v` of `read` multiplies halves as they are.
+static bool ein__stays_halves(const ein_ctx *ctx, ein__val v, const ein__expr *const *read) {
+    ein__val a = {read[0]->val}, b = {read[1]->val};
+    return ein__are_halves(ctx, a, b) && !ein__keeps_fp32(ctx, v);
+}
+
 static ein__val ein__rebuild_typed(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *read[2];
@@ -47,7 +53,7 @@ static ein__val ein__rebuild_typed(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     if (!v.i || ctx->value[v.i].weight_only ||
         !ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) ||
-        read[0]->val == read[1]->val ||
+        read[0]->val == read[1]->val || ein__stays_halves(ctx, v, read) ||
         !(ein__is_narrow(ctx, (ein__val){read[0]->val}) ||
           ein__is_narrow(ctx, (ein__val){read[1]->val})))
         return v;

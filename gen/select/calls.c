@@ -21,7 +21,7 @@ static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
     }
     ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
     const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, EIN__F32, n, extent, body);
+    ein__val v = ein__new_map(z, name, ein__moved_type(ctx, body, false), n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
 }
 
@@ -49,7 +49,7 @@ static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
     }
     ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
     const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, EIN__F32, rank, extent, body);
+    ein__val v = ein__new_map(z, name, ein__moved_type(ctx, body, false), rank, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
 }
 

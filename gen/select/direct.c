@@ -46,8 +46,11 @@ static ein__val ein__read_directly(ein__pass *z, ein__val v, ein__val map, ein__
     least = ein__cost_sum(least, copies[0] + copies[1]);
     for (int set = 1; set < 4; set++) {
         if ((set & 1 && !stored[0].i) || (set & 2 && !stored[1].i)) continue;
-        t.body = ein__times_number(ctx, alpha, set & 1 ? stored[0] : as_is[0],
-                                   set & 2 ? stored[1] : as_is[1]);
+        ein__ex a = set & 1 ? stored[0] : as_is[0], b = set & 2 ? stored[1] : as_is[1];
+        ein__val of_a = {ein__ex_get(ctx, a)->val}, of_b = {ein__ex_get(ctx, b)->val};
+        // Of halves both it would be tensor cores'.
+        if (ein__keeps_fp32(ctx, v) && ein__are_halves(ctx, of_a, of_b)) continue;
+        t.body = ein__times_number(ctx, alpha, a, b);
         if (!t.body.i) return (ein__val){0};
         (void)ein__choose_own(ctx, &t, map, of, NULL, &ps, &bound);
         if (call) ps = bound;

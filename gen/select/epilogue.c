@@ -155,7 +155,8 @@ static int ein__bias_term(const ein_ctx *ctx, const ein__sum_form *z) {
 }
 
 // Whether map `v` over the product read by `product` is act(product [+ z] [+ bias]), and more than
-// a copy of it. The product itself is not stored, so that its type says nothing.
+// a copy of it, or one that is stored in another type. The product itself is not stored, so that
+// its type says nothing more.
 EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__epilogue *e) {
     const ein__scope *m = ein__scope_of(ctx, v);
     ein__sum_form z = {.m = m, .type = ctx->value[v.i].dtype, .product = product};
@@ -164,7 +165,9 @@ EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__ep
     if (m->reduce != EIN__R_NONE || !ein__reads_in_place(ctx, ein__ex_get(ctx, product), m))
         return false;
     e->act = ein__activation(ctx, m->body, &sum);
-    if (!ein__flatten_sum(ctx, sum, &z) || !z.products || !(z.n || e->act)) return false;
+    bool converts = ctx->value[ein__ex_get(ctx, product)->val].dtype != z.type;
+    if (!ein__flatten_sum(ctx, sum, &z) || !z.products || !(z.n || e->act || converts))
+        return false;
     int bias = z.n ? ein__bias_term(ctx, &z) : -1;
     for (int k = 0; k < z.n; k++) {
         if (k == bias) e->bias = z.term[k].v, e->at = z.term[k].at;
@@ -317,7 +320,7 @@ static bool ein__conv_and_map(ein_ctx *ctx, const ein__conv_form *f, ein__val m,
     *ps = ein__cost_conv_any(ctx, &f->c, f->transposed);
     if (!m.i) return false;
     *ps = ein__cost_sum(*ps, ein__kernel_cost(ctx, m));
-    ein__dtype type = ctx->value[ein__ex_get(ctx, read)->val].dtype;
+    ein__dtype type = ctx->value[f->c.x.i].dtype;
     if (ctx->value[m.i].dtype != type || !ein__epilogue_of(ctx, m, read, &e) ||
         !ein__conv_takes(ctx, f, &e))
         return false;

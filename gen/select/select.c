@@ -579,7 +579,8 @@ static void ein__select_rows(ein__selector *z) {
 static bool ein__widens(ein_ctx *ctx, ein__val v) {
     const ein__expr *read[2];
     double alpha;
-    return ctx->value[v.i].dtype == EIN__F32 && ctx->typed &&
+    bool typed = ctx->typed || ctx->desc.math != EIN_MATH_FP16;
+    return ctx->value[v.i].dtype == EIN__F32 && typed &&
            ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) &&
            ctx->value[read[0]->val].dtype == EIN__F16;
 }
@@ -607,7 +608,8 @@ static ein__kind ein__choose_product(ein__selector *z, ein__val v, ein__val m, e
     ein__gemm g;
     if ((ptrdiff_t)v.i < arrlen(z->ctx->fallen) && z->ctx->fallen[v.i])
         return ein__choose_own(z->ctx, s, m, read, NULL, &ps, &gemm_ps);
-    if (ein__widens(z->ctx, v)) return ein__choose_wide(z, v, m, read);
+    if (ein__widens(z->ctx, v) && !(m.i && ein__conv_fuses(z->ctx, m, read)))
+        return ein__choose_wide(z, v, m, read);
     ein__kind kind = ein__choose(z->ctx, s, m, read, false, &ps);
     if (!z->free || z->root[v.i] || kind == EIN__K_GEMM || !ein__rule_on(z->ctx, EIN__RULE_MATCH) ||
         z->ctx->desc.libs == EIN_LIBS_NONE)
