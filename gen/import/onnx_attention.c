@@ -83,46 +83,135 @@ static ox_value *repeated(heads *h, const char *suffix, ox_value *x) {
     return ox_with_list(h->o, h->n, "Reshape", suffix, x, "shape", (ox_list){4, whole, sym_whole});
 }
 
-// 0 where a query may look, lowest where the key is behind it; queries begin after the past.
-static ox_value *causal_mask(heads *h, int64_t rows, int64_t columns, int64_t past) {
+// What queries may see of keys: at most so many before and behind their own place, -1: any number.
+typedef struct {
+    int64_t left, right;
+} sight;
+
+static sight take_sight(heads *h) {
+    sight z = {ox_int(h->o, h->n, "left_window_size", -1),
+               ox_int(h->o, h->n, "right_window_size", -1)};
+    if (z.left < -1 || z.right < -1) {
+        ox_die(h->o, h->n, "operator 'Attention' with a window of negative size");
+    }
+    if (ox_int(h->o, h->n, "is_causal", 0)) {
+        z.right = 0;
+    }
+    return z;
+}
+
+// 0 where a query may look, lowest where it may not; queries begin after the past.
+static ox_value *sight_mask(heads *h, const sight *z, int64_t rows, int64_t columns, int64_t past) {
     int64_t dims[2] = {rows, columns}, count;
     if (!cli_count(2, dims, &count) || count > OX_FOLD_LIMIT) {
-        ox_unsupported(h->o, h->n, "operator 'Attention' with is_causal over %lld x %lld",
+        ox_unsupported(h->o, h->n,
+                       "operator 'Attention' with is_causal or a window over %lld x %lld",
                        (long long)rows, (long long)columns);
     }
     ox_const *c = ox_make(h->o, h->q->dtype, 2, dims);
     for (int64_t i = 0; i < count; i++) {
-        ox_setf(c, i, i % columns > i / columns + past ? -HUGE_VAL : 0);
+        int64_t behind = i % columns - i / columns - past;
+        bool hidden = (z->right >= 0 && behind > z->right) || (z->left >= 0 && -behind > z->left);
+        ox_setf(c, i, hidden ? -HUGE_VAL : 0);
     }
     return ox_constant(h->o, ox_base(h->o, h->n), ".causal", c);
 }
 
-static ox_value *masked(heads *h, ox_value *scores, bool causal) {
+// Scores of keys that `seen` tells.
+static ox_value *only(heads *h, const char *suffix, ox_value *scores, ox_value *seen) {
+    ox_value *low = ox_number(h->o, h->n, ".lowest", scores->dtype, -HUGE_VAL);
+    return ox_where(h->o, h->n, suffix, seen, scores, low);
+}
+
+// Scores where each batch has as many keys as `lengths` says, of which its queries are the last.
+static ox_value *padded(heads *h, const sight *z, ox_value *scores, ox_value *lengths) {
+    static const int64_t axes[3] = {1, 2, 3};
     ox *o = h->o;
     ox_node *n = h->n;
-    ox_value *mask = ox_opt(o, n, 3);
+    int64_t rows = h->q->dims[2], keys = h->k->dims[2];
+    if (lengths->dtype != CLI_I64 || ox_opt(o, n, 4)) {
+        ox_die(o, n, "operator 'Attention' with lengths that are no int64, or a past beside them");
+    }
+    lengths =
+        ox_with_list(o, n, "Unsqueeze", ".lengths", lengths, "axes", (ox_list){3, axes, NULL});
+    ox_value *key = ox_places(o, n, 4, 3, keys);
+    scores = only(h, ".there", scores, ox_truth(o, n, "Less", ".stored", key, lengths));
+    if (z->left < 0 && z->right < 0) {
+        return scores;
+    }
+    ox_value *row = ox_binary(o, n, "Add", ".row", ox_places(o, n, 4, 2, rows), lengths);
+    if (z->right >= 0) {
+        ox_value *last = ox_by_number(o, n, "Add", ".last", row, (double)(z->right - rows));
+        scores = only(h, ".seen", scores, ox_truth(o, n, "LessOrEqual", ".behind", key, last));
+    }
+    if (z->left >= 0) {
+        ox_value *first = ox_by_number(o, n, "Sub", ".first", row, (double)(z->left + rows));
+        scores = only(h, ".near", scores, ox_truth(o, n, "GreaterOrEqual", ".ahead", key, first));
+    }
+    return scores;
+}
+
+// The mask for all keys: those that it leaves out are hidden.
+static ox_value *whole_mask(heads *h, ox_value *mask) {
+    ox *o = h->o;
+    ox_node *n = h->n;
+    int64_t dims[CLI_MAX_RANK], keys = h->k->dims[2];
+    ox_need_sym(o, n, mask);
+    int last = mask->rank - 1;
+    bool fits = last >= 0 && mask->dims[last] <= keys, fixed = true;
+    for (int a = 0; a <= last; a++) {
+        dims[a] = mask->dims[a];
+        fixed = fixed && !mask->sym[a];
+    }
+    if (!fits) {
+        ox_die(o, n, "operator 'Attention' with a mask of more than %lld keys", (long long)keys);
+    }
+    if (dims[last] == keys) {
+        return mask;
+    }
+    if (!fixed) {
+        ox_unsupported(o, n,
+                       "operator 'Attention' with a mask of fewer keys and of sizes that "
+                       "the model leaves open");
+    }
+    dims[last] = keys - dims[last];
+    ox_const *c = ox_make(o, mask->dtype, mask->rank, dims);
+    for (int64_t i = 0; i < c->count && mask->dtype != CLI_BOOL; i++) {
+        ox_setf(c, i, -HUGE_VAL);
+    }
+    ox_value *parts[2] = {mask, ox_constant(o, ox_base(o, n), ".hidden", c)};
+    return ox_concat(o, n, ".mask", parts, 2, last);
+}
+
+static ox_value *masked(heads *h, ox_value *scores, const sight *z) {
+    ox *o = h->o;
+    ox_node *n = h->n;
+    ox_value *mask = ox_opt(o, n, 3), *past = ox_opt(o, n, 4), *lengths = ox_opt(o, n, 6);
     int64_t keys = h->k->dims[2];
     if (mask) {
-        ox_need_shape(o, n, mask);
-        if (mask->rank < 1 || (mask->dims[mask->rank - 1] != keys && keys != 1)) {
-            ox_unsupported(o, n, "operator 'Attention' with a mask of fewer keys");
-        }
-        if (mask->dtype == CLI_BOOL) {
-            ox_value *low = ox_number(o, n, ".lowest", scores->dtype, -HUGE_VAL);
-            scores = ox_where(o, n, ".masked", mask, scores, low);
-        } else {
-            scores = ox_binary(o, n, "Add", ".masked", scores, mask);
-        }
+        mask = whole_mask(h, mask);
+        scores = mask->dtype == CLI_BOOL ? only(h, ".masked", scores, mask)
+                                         : ox_binary(o, n, "Add", ".masked", scores, mask);
     }
-    if (causal) {
-        ox_value *past = ox_opt(o, n, 4);
-        mask = causal_mask(h, h->q->dims[2], keys, past ? past->dims[2] : 0);
+    if (lengths) {
+        return padded(h, z, scores, lengths);
+    }
+    if (z->left >= 0 || z->right >= 0) {
+        mask = sight_mask(h, z, h->q->dims[2], keys, past ? past->dims[2] : 0);
         scores = ox_binary(o, n, "Add", ".seen", scores, mask);
     }
     return scores;
 }
 
-static ox_value *scores_of(heads *h, bool causal) {
+// The scores, or what they become, as an output.
+static void give_scores(heads *h, int64_t mode, int64_t wanted, ox_value *s) {
+    if (mode == wanted) {
+        ox_bind_as(h->o, h->n, 3, "Identity", s, NULL, (ox_list){0});
+    }
+}
+
+// The mask comes after the cap: what it hides stays hidden.
+static ox_value *scores_of(heads *h, const sight *z, int64_t mode) {
     static const int64_t perm[4] = {0, 1, 3, 2};
     ox *o = h->o;
     ox_node *n = h->n;
@@ -130,38 +219,47 @@ static ox_value *scores_of(heads *h, bool causal) {
     ox_value *k = turned(h, ".turned", repeated(h, ".keys", h->k), perm);
     ox_value *s = ox_binary(o, n, "MatMul", ".scores", h->q, k);
     s = ox_by_number(o, n, "Mul", ".scaled", s, ox_float(o, n, "scale", usual));
-    if (cap != 0 && (causal || ox_opt(o, n, 3))) {
-        ox_unsupported(o, n, "operator 'Attention' with a softcap and a mask");
-    }
-    if (cap != 0) {
+    give_scores(h, mode, 0, s);
+    if (cap > 0) {
         s = ox_unary(o, n, "Tanh", ".capped", ox_by_number(o, n, "Div", ".cap", s, cap));
         s = ox_by_number(o, n, "Mul", ".capped", s, cap);
     }
-    return masked(h, s, causal);
+    give_scores(h, mode, 1, s);
+    s = masked(h, s, z);
+    give_scores(h, mode, 2, s);
+    return s;
+}
+
+// Of a row without any key that is seen all weights are 0.
+static ox_value *weights_of(heads *h, const sight *z, ox_value *s) {
+    ox *o = h->o;
+    ox_node *n = h->n;
+    ox_begin(o);
+    ox_arg(o, s);
+    ox_set_int(o, "axis", -1);
+    s = ox_end(o, "Softmax", ox_fresh(o, ox_base(o, n), ".weights"), s->dtype);
+    if (ox_opt(o, n, 3) || ox_opt(o, n, 6) || z->left >= 0) {
+        ox_value *none = ox_unary(o, n, "IsNaN", ".none", s);
+        none->dtype = CLI_BOOL;
+        s = ox_where(o, n, ".found", none, ox_number(o, n, ".zero", s->dtype, 0), s);
+    }
+    return s;
 }
 
 static void convert_attention(ox *o, ox_node *n) {
     static const int64_t perm[4] = {0, 2, 1, 3};
     heads h = {.o = o, .n = n};
-    bool causal = ox_int(o, n, "is_causal", 0) != 0;
+    int64_t mode = ox_int(o, n, "qk_matmul_output_mode", 0);
     ox_find(o, n, "softmax_precision");
-    ox_find(o, n, "qk_matmul_output_mode");
     take_heads(&h);
-    if (ox_wants(n, 3) || ox_opt(o, n, 6)) {
-        ox_unsupported(o, n, "operator 'Attention' whose scores are an output, or of padded keys");
+    sight z = take_sight(&h);
+    if (mode < 0 || mode > 3) {
+        ox_die(o, n, "operator 'Attention' with qk_matmul_output_mode %lld", (long long)mode);
     }
     h.k = after_past(&h, h.k, 4, 1, ".keys");
     h.v = after_past(&h, h.v, 5, 2, ".values");
-    ox_value *s = scores_of(&h, causal);
-    ox_begin(o);
-    ox_arg(o, s);
-    ox_set_int(o, "axis", -1);
-    s = ox_end(o, "Softmax", ox_fresh(o, ox_base(o, n), ".weights"), s->dtype);
-    if (ox_opt(o, n, 3)) {  // a query that sees no key gives 0
-        ox_value *none = ox_unary(o, n, "IsNaN", ".none", s);
-        none->dtype = CLI_BOOL;
-        s = ox_where(o, n, ".found", none, ox_number(o, n, ".zero", s->dtype, 0), s);
-    }
+    ox_value *s = weights_of(&h, &z, scores_of(&h, &z, mode));
+    give_scores(&h, mode, 3, s);
     ox_value *v = repeated(&h, ".values", h.v);
     if (!h.flat) {
         ox_end_binary(o, n, "MatMul", s, v);

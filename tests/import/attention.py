@@ -47,8 +47,17 @@ each("attention_wrong_heads", lambda: Case(
 each("attention_heads_apart", lambda: Case(
     attention([1, 4, 3, 8], [1, 3, 3, 8], [1, 3, 3, 8]), code=3,
     text="whose numbers of heads do not fit"))
-each("attention_capped_mask", lambda: Case(attention(*PLAIN, softcap=2.0, is_causal=1), code=4,
-                                           text="with a softcap and a mask"))
+each("attention_capped_mask", lambda: Case(
+    attention(*PLAIN, mask=([2, 1, 5, 6], F), softcap=2.0, is_causal=1), tolerance=1e-4))
+each("attention_capped_bools", lambda: Case(
+    attention([1, 4, 5, 4], [1, 2, 5, 4], [1, 2, 5, 4], mask=([5, 5], B), softcap=0.5),
+    tolerance=1e-4, inputs={"mask": np.tri(5, 5, -1, dtype=bool)}))
+for mode in range(4):
+    each("attention_scores_%d" % mode, lambda mode=mode: Case(
+        attention(*PLAIN, mask=([5, 6], F), softcap=2.0, qk_matmul_output_mode=mode,
+                  outputs="y pk pv scores"), tolerance=1e-4, text="scores = "))
+each("attention_no_mode", lambda: Case(attention(*PLAIN, qk_matmul_output_mode=4), code=3,
+                                       text="qk_matmul_output_mode 4"))
 
 
 def rotary(x, ids=True, size=8, rows=2, **attrs):
