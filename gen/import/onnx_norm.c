@@ -25,17 +25,58 @@ static void convert_batch_norm(ox *o, ox_node *n) {
     ox_end_node(o, n, alone ? "InstanceNormalization" : n->op);
 }
 
+static ox_value *mean_of(ox *o, ox_node *n, const char *suffix, ox_value *x, ox_list axes) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", axes);
+    ox_set_int(o, "keepdims", 1);
+    return ox_end(o, "ReduceMean", ox_fresh(o, ox_base(o, n), suffix), x->dtype);
+}
+
+// The axes from `axis` on.
+static ox_list axes_from(ox *o, ox_node *n, ox_value *x, int64_t axis, int64_t *axes) {
+    ox_need_shape(o, n, x);
+    int64_t from = ox_axis(o, n, axis, x->rank);
+    ox_list list = {x->rank - (int)from, axes, NULL};
+    for (int i = 0; i < list.n; i++) {
+        axes[i] = from + i;
+    }
+    return list;
+}
+
+// The mean and the inverse of the deviation as outputs, in f32 (stash_type 1) or as x is.
+static void give_statistics(ox *o, ox_node *n, int64_t axis, double epsilon, bool wide) {
+    int64_t axes[CLI_MAX_RANK];
+    ox_value *x = ox_in(o, n, 0);
+    ox_list list = axes_from(o, n, x, axis, axes);
+    x = wide ? ox_cast_to(o, n, ".wide", x, CLI_F32) : x;
+    ox_value *mean = mean_of(o, n, ".mean", x, list);
+    ox_bind_as(o, n, 1, "Identity", mean, NULL, (ox_list){0});
+    if (!ox_wants(n, 2)) {
+        return;
+    }
+    ox_value *u = ox_binary(o, n, "Sub", ".centered", x, mean);
+    ox_value *v = mean_of(o, n, ".variance", ox_binary(o, n, "Mul", ".square", u, u), list);
+    v = ox_unary(o, n, "Sqrt", ".deviation", ox_by_number(o, n, "Add", ".sum", v, epsilon));
+    ox_bind_as(o, n, 2, "Reciprocal", v, NULL, (ox_list){0});
+}
+
 static void convert_layer_norm(ox *o, ox_node *n) {
     int64_t axis = ox_int(o, n, "axis", -1);
     double epsilon = ox_float(o, n, "epsilon", 1e-5);
-    ox_find(o, n, "stash_type");
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_arg(o, ox_in(o, n, 1));
-    ox_arg(o, ox_opt(o, n, 2));
-    ox_set_int(o, "axis", axis);
-    ox_set_float(o, "epsilon", epsilon);
-    ox_end_node(o, n, n->op);
+    bool wide = ox_int(o, n, "stash_type", 1) == 1;
+    if (ox_wants(n, 0)) {
+        ox_begin(o);
+        ox_arg(o, ox_in(o, n, 0));
+        ox_arg(o, ox_in(o, n, 1));
+        ox_arg(o, ox_opt(o, n, 2));
+        ox_set_int(o, "axis", axis);
+        ox_set_float(o, "epsilon", epsilon);
+        ox_end_node(o, n, n->op);
+    }
+    if (ox_wants(n, 1) || ox_wants(n, 2)) {
+        give_statistics(o, n, axis, epsilon, wide);
+    }
 }
 
 static void convert_instance_norm(ox *o, ox_node *n) {
@@ -78,28 +119,16 @@ static void convert_group_norm(ox *o, ox_node *n) {
     ox_end_node(o, n, n->op);
 }
 
-static ox_value *mean_of(ox *o, ox_node *n, const char *suffix, ox_value *x, ox_list axes) {
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "axes", axes);
-    ox_set_int(o, "keepdims", 1);
-    return ox_end(o, "ReduceMean", ox_fresh(o, ox_base(o, n), suffix), x->dtype);
-}
-
 // Opset 23: y = x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on. No operator
 // of opset 21, so it is written out.
 static void convert_rms_norm(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *scale = ox_in(o, n, 1);
-    ox_need_shape(o, n, x);
-    int64_t from = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank), axes[CLI_MAX_RANK];
-    ox_list reduced = {x->rank - (int)from, axes, NULL};
+    int64_t axes[CLI_MAX_RANK];
+    ox_list reduced = axes_from(o, n, x, ox_int(o, n, "axis", -1), axes);
     ox_find(o, n, "stash_type");
     const char *name = ox_first(o, n);
     ox_const *epsilon = ox_make(o, x->dtype, 0, NULL);
     ox_setf(epsilon, 0, ox_float(o, n, "epsilon", 1e-5));
-    for (int i = 0; i < reduced.n; i++) {
-        axes[i] = from + i;
-    }
     ox_value *square = ox_binary(o, n, "Mul", ".square", x, x);
     ox_value *mean = mean_of(o, n, ".mean", square, reduced);
     ox_value *sum = ox_binary(o, n, "Add", ".sum", mean, ox_constant(o, name, ".epsilon", epsilon));

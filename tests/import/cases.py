@@ -462,6 +462,13 @@ def layer_norm_and_gelu():
                 text=["epsilon=1e-6", "approximate=tanh"])
 
 
+@case
+def layer_norm_statistics():
+    return Case(model([node("LayerNormalization", "x s", "y mean inv", axis=1, epsilon=1e-3)],
+                      {"x": [2, 3, 4]}, "y mean inv", [weight("s", 3, 4)], 17),
+                text=["mean = ", "inv = Reciprocal("])
+
+
 RESIZES = {
     "upsample_7": (7, node("Upsample", "x", scales=[1.0, 1.0, 2.0, 3.0]), []),
     "upsample_9": (9, node("Upsample", "x s", mode="linear"),
