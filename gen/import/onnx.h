@@ -57,6 +57,7 @@ typedef struct {
     int64_t count;
     const uint8_t *data;
     bool splat;
+    int bits;  // that its integers have in the file, where these are no whole bytes; else 0
     const char **sym;
 } ox_const;
 
@@ -303,6 +304,7 @@ const char *ox_join(ox *o, char op, const char *a, int64_t x, const char *b, int
 
 // ---- onnx_tensor.c ----
 cli_dtype ox_dtype(int32_t onnx_type);
+cli_dtype ox_stored(int32_t onnx_type, int *bits);  // of a constant: integers of 2 or 4 bits too
 const char *ox_type_name(int32_t onnx_type);
 bool ox_is_float(cli_dtype dtype);
 ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims);  // dense, zero

@@ -58,6 +58,19 @@ static const uint8_t *typed_data(ox *o, const ox_tensor *t, cli_dtype dtype, int
     return data;
 }
 
+// Integers of fewer bits than a byte, the first in the lowest, each in a byte of its own.
+static const uint8_t *unpacked(ox *o, const ox_const *c, const uint8_t *from) {
+    int per_byte = 8 / c->bits, high = 1 << (c->bits - 1), most = (1 << c->bits) - 1;
+    uint8_t *data = ox_alloc(o, (size_t)c->count);
+    for (int64_t i = 0; i < c->count; i++) {
+        int byte = from[i / per_byte];
+        int value = byte >> (int)(i % per_byte) * c->bits & most;
+        bool negative = c->dtype == CLI_I8 && value >= high;
+        data[i] = (uint8_t)(negative ? value - most - 1 : value);
+    }
+    return data;
+}
+
 // ---- other files ----
 
 static bool parse_size(const char *text, uint64_t *value) {
@@ -154,11 +167,10 @@ static const uint8_t *external_data(ox *o, const ox_tensor *t, const char *name,
 
 // ---- decoding ----
 
-const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *full_name) {
-    char name[120];
-    cli_escape(name, sizeof name, full_name);
+// The type and the axes of what a tensor holds.
+static ox_const *head_of(ox *o, const ox_tensor *t, const char *name) {
     ox_const *c = ox_alloc(o, sizeof *c);
-    c->dtype = t->has_data_type ? ox_dtype(t->data_type) : CLI_NONE;
+    c->dtype = t->has_data_type ? ox_stored(t->data_type, &c->bits) : CLI_NONE;
     if (c->dtype == CLI_NONE) {
         ox_unsupported(o, NULL, "tensor \"%s\" has the unsupported element type %s", name,
                        ox_type_name(t->data_type));
@@ -174,12 +186,20 @@ const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *full_name) {
             ox_die(o, NULL, "tensor \"%s\": axis %d has size %lld", name, i, (long long)t->dims[i]);
         }
     }
-    size_t size = cli_dtype_size(c->dtype);
-    if (!cli_count(c->rank, c->dims, &c->count) || c->count > ((int64_t)1 << 40) / (int64_t)size) {
+    int64_t size = (int64_t)cli_dtype_size(c->dtype);
+    if (!cli_count(c->rank, c->dims, &c->count) || c->count > ((int64_t)1 << 40) / size) {
         ox_die(o, NULL, "tensor \"%s\" is too big", name);
     }
-    size_t need = (size_t)c->count * size;
-    size_t typed = typed_elements(t);
+    return c;
+}
+
+const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *full_name) {
+    char name[120];
+    cli_escape(name, sizeof name, full_name);
+    ox_const *c = head_of(o, t, name);
+    int64_t per_byte = c->bits ? 8 / c->bits : 1;
+    int64_t stored = c->count / per_byte + (c->count % per_byte != 0);
+    size_t need = (size_t)stored * cli_dtype_size(c->dtype), typed = typed_elements(t);
     bool external =
         t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
     if ((t->has_raw_data && t->raw_data.len) + (typed != 0) + external > 1) {
@@ -194,11 +214,14 @@ const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *full_name) {
         }
         c->data = t->raw_data.data;
     } else {
-        if (fits_in(t, c->dtype) != c->count || typed != (size_t)c->count) {
+        if (fits_in(t, c->dtype) != stored || typed != (size_t)stored) {
             ox_die(o, NULL, "tensor \"%s\": %zu elements of data, but the shape needs %lld", name,
-                   typed, (long long)c->count);
+                   typed, (long long)stored);
         }
-        c->data = typed_data(o, t, c->dtype, c->count);
+        c->data = typed_data(o, t, c->dtype, stored);
+    }
+    if (c->bits) {
+        c->data = unpacked(o, c, c->data);
     }
     return c;
 }

@@ -30,7 +30,8 @@ static ox_scope *enter(ox *o, ox_node *n, const Onnx__GraphProto *g, const char 
     for (size_t i = 0; i < g->n_initializer; i++) {
         ox_tensor *t = g->initializer[i];
         const char *name = ox_or_empty(t->name);
-        ox_value *v = ox_new_value(o, ox_fresh(o, s->prefix, name), ox_dtype(t->data_type));
+        int bits;
+        ox_value *v = ox_new_value(o, ox_fresh(o, s->prefix, name), ox_stored(t->data_type, &bits));
         v->initializer = t;
         if (shgeti(s->values, name) >= 0) {
             ox_die(o, n, "an initializer of '%s' is there twice", n->op);

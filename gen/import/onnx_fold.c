@@ -707,7 +707,7 @@ static bool fold_cast(ox *o, ox_node *n) {
     if (to == CLI_NONE || code > 100) {
         ox_unsupported(o, n, "Cast to %s", ox_type_name((int32_t)code));
     }
-    if (to == c->dtype) {
+    if (to == c->dtype && !c->bits) {
         return bind(o, n, c);
     }
     return (c->splat || is_small(o, c->rank, c->dims)) && bind(o, n, ox_cast(o, c, to));

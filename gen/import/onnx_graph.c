@@ -133,7 +133,8 @@ static void declare_initializers(ox *o, const Onnx__GraphProto *g) {
                    cli_escape(shown, sizeof shown, ox_or_empty(t->name)));
         }
         if (at < 0) {
-            ox_value *v = ox_new_value(o, ox_or_empty(t->name), ox_dtype(t->data_type));
+            int bits;
+            ox_value *v = ox_new_value(o, ox_or_empty(t->name), ox_stored(t->data_type, &bits));
             v->initializer = t;
             shput(o->main->values, (char *)(uintptr_t)v->name, v);
         }

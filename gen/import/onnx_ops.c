@@ -47,8 +47,10 @@ static void convert_cast(ox *o, ox_node *n) {
 }
 
 static void convert_cast_like(ox *o, ox_node *n) {
-    cli_dtype to = ox_in(o, n, 1)->dtype;
-    cast_to(o, n, to, cli_dtype_name(to));
+    ox_value *like = ox_in(o, n, 1);
+    const ox_const *c = ox_known(o, like);
+    cli_dtype to = c && c->bits ? CLI_NONE : like->dtype;
+    cast_to(o, n, to, to == CLI_NONE ? "integers of fewer bits than a byte" : cli_dtype_name(to));
 }
 
 // ---- shapes ----

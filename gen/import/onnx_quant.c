@@ -6,55 +6,97 @@
 
 #include <math.h>
 
-// The integers of a type; false: of no type that is read.
-static bool range_of(cli_dtype dtype, double *low, double *high) {
-    *low = dtype == CLI_I8 ? -128 : dtype == CLI_I16 ? -32768 : 0;
-    *high = dtype == CLI_I8 ? 127 : dtype == CLI_U8 ? 255 : dtype == CLI_I16 ? 32767 : 65535;
-    return dtype == CLI_I8 || dtype == CLI_U8 || dtype == CLI_I16 || dtype == CLI_U16;
+// The integers of a type of so many bits (0: all it has); false: of no type that is read.
+static bool range_of(cli_dtype dtype, int bits, double *low, double *high) {
+    bool is_signed = dtype == CLI_I8 || dtype == CLI_I16;
+    bool byte = dtype == CLI_I8 || dtype == CLI_U8;
+    double half = ldexp(1, (bits ? bits : byte ? 8 : 16) - 1);
+    *low = is_signed ? -half : 0;
+    *high = is_signed ? half - 1 : 2 * half - 1;
+    return byte || dtype == CLI_I16 || dtype == CLI_U16;
 }
 
-static const ox_const *number_list(ox *o, ox_node *n, int input, const char *what) {
+static const ox_const *number_list(ox *o, ox_node *n, int input, bool blocks, const char *what) {
     ox_value *v = ox_opt(o, n, input);
     const ox_const *c = v ? ox_known(o, v) : NULL;
     if (v && !c) {
         ox_unsupported(o, n, "operator '%s' with a %s computed at run time", n->op, what);
     }
-    if (c && (c->rank > 1 || c->count < 1 || c->count > OX_FOLD_LIMIT)) {
-        ox_unsupported(o, n, "operator '%s' with a %s of %d axes (blocks are not supported)", n->op,
-                       what, c->rank);
+    if (c && (c->count < 1 || (!blocks && (c->rank > 1 || c->count > OX_FOLD_LIMIT)))) {
+        ox_die(o, n, "operator '%s' with a %s of %d axes and %lld elements", n->op, what, c->rank,
+               (long long)c->count);
     }
     return c;
 }
 
+// One number, one for every place of `axis`, or one for every `block` places of it and every place
+// of the other axes.
 typedef struct {
-    const ox_const *scale, *zero;  // one number, or one for every place of `axis`
-    int64_t axis, count;
+    const ox_const *scale, *zero;
+    int64_t axis, block;
     int rank;  // of the tensor, where there are several
+    int64_t dims[CLI_MAX_RANK];
 } grid;
 
+// Whether scales of blocks have the sizes that they must.
+static bool fits(const grid *g, const ox_const *c) {
+    bool same = c->rank == g->rank;
+    for (int a = 0; a < g->rank && same; a++) {
+        int64_t size = a == g->axis ? (g->dims[a] - 1) / g->block + 1 : g->dims[a];
+        same = c->dims[a] == size;
+    }
+    return same;
+}
+
 static grid take_grid(ox *o, ox_node *n, ox_value *x) {
-    grid g = {.scale = number_list(o, n, 1, "scale"), .zero = number_list(o, n, 2, "zero point")};
     int64_t axis = ox_int(o, n, "axis", 1), block = ox_int(o, n, "block_size", 0);
+    grid g = {.scale = number_list(o, n, 1, block != 0, "scale"),
+              .zero = number_list(o, n, 2, block != 0, "zero point"),
+              .block = block};
     if (!g.scale || (g.zero && g.zero->count != g.scale->count)) {
         ox_die(o, n, "operator '%s' whose scale and zero point differ in size", n->op);
     }
-    if (block) {
-        ox_unsupported(o, n, "operator '%s' with blocks", n->op);
+    if (g.scale->count == 1 && !block) {
+        return g;
     }
-    g.count = g.scale->count;
-    if (g.count > 1) {
-        ox_need_shape(o, n, x);
-        g.rank = x->rank;
-        g.axis = ox_axis(o, n, axis, x->rank);
-        if (x->dims[g.axis] != g.count) {
-            ox_die(o, n, "operator '%s' with %lld scales for an axis of size %lld", n->op,
-                   (long long)g.count, (long long)x->dims[g.axis]);
-        }
+    ox_need_shape(o, n, x);
+    g.rank = x->rank;
+    g.axis = ox_axis(o, n, axis, x->rank);
+    memcpy(g.dims, x->dims, sizeof g.dims);
+    if (block < 0 || (block && !(fits(&g, g.scale) && (!g.zero || fits(&g, g.zero))))) {
+        ox_die(o, n, "operator '%s' whose scales do not fit blocks of %lld", n->op,
+               (long long)block);
+    }
+    if (!block && g.dims[g.axis] != g.scale->count) {
+        ox_die(o, n, "operator '%s' with %lld scales for an axis of size %lld", n->op,
+               (long long)g.scale->count, (long long)g.dims[g.axis]);
     }
     return g;
 }
 
-// Numbers of a list along its axis, as a constant that broadcasts; NULL when all are `none`.
+// Which scale element `i` of the tensor has; `inner`: elements of one place of the axis.
+static int64_t scale_at(const grid *g, int64_t i, int64_t inner) {
+    if (!g->rank) {
+        return 0;
+    }
+    int64_t size = g->dims[g->axis], at = i / inner % size;
+    if (!g->block) {
+        return at;
+    }
+    int64_t blocks = (size - 1) / g->block + 1;
+    return (i / inner / size * blocks + at / g->block) * inner + i % inner;
+}
+
+static int64_t inner_of(const grid *g) {
+    int64_t inner = 1;
+    for (int a = (int)g->axis + 1; a < g->rank; a++) {
+        inner *= g->dims[a];
+    }
+    return inner;
+}
+
+// Numbers of a list along its axis, or of blocks, as a constant that broadcasts; NULL when all are
+// `none`.
 static ox_value *along_axis(ox *o, ox_node *n, const grid *g, const ox_const *c, const char *suffix,
                             const ox_value *x, double none) {
     bool plain = true;
@@ -64,30 +106,30 @@ static ox_value *along_axis(ox *o, ox_node *n, const grid *g, const ox_const *c,
     if (plain) {
         return NULL;
     }
-    if (c->count == 1) {
+    if (!g->rank) {
         return ox_number(o, n, suffix, x->dtype, ox_getf(c, 0));
     }
-    int64_t dims[CLI_MAX_RANK];
+    int64_t dims[CLI_MAX_RANK], inner = inner_of(g);
     for (int a = 0; a < g->rank; a++) {
-        dims[a] = a == g->axis ? c->count : 1;
+        dims[a] = a == g->axis || g->block ? g->dims[a] : 1;
     }
-    return ox_constant(o, ox_base(o, n), suffix,
-                       ox_reshaped(o, ox_cast(o, c, x->dtype), g->rank, dims));
+    ox_const *r = ox_make(o, x->dtype, g->rank, dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        ox_setf(r, i, ox_getf(c, g->block ? scale_at(g, i, inner) : i));
+    }
+    return ox_constant(o, ox_base(o, n), suffix, r);
 }
 
-static cli_dtype target_of(ox *o, ox_node *n, const grid *g) {
-    static const struct {
-        int64_t code;
-        cli_dtype dtype;
-    } codes[] = {{2, CLI_U8}, {3, CLI_I8}, {4, CLI_U16}, {5, CLI_I16}};
+static cli_dtype target_of(ox *o, ox_node *n, const grid *g, int *bits) {
     int64_t code = ox_int(o, n, "output_dtype", 0);
-    cli_dtype to = g->zero ? g->zero->dtype : code ? CLI_NONE : CLI_U8;
-    for (size_t i = 0; !g->zero && i < sizeof codes / sizeof *codes; i++) {
-        to = codes[i].code == code ? codes[i].dtype : to;
-    }
     ox_find(o, n, "saturate");
     ox_find(o, n, "precision");
-    return to;
+    if (g->zero) {
+        *bits = g->zero->bits;
+        return g->zero->dtype;
+    }
+    *bits = 0;
+    return code ? ox_stored(code > 0 && code < 100 ? (int32_t)code : 0, bits) : CLI_U8;
 }
 
 // round(x / scale) + zero, cut to the type.
@@ -95,8 +137,12 @@ static void convert_quantize(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0);
     grid g = take_grid(o, n, x);
     double low, high;
-    if (!range_of(target_of(o, n, &g), &low, &high) || !ox_is_float(x->dtype)) {
-        ox_unsupported(o, n, "QuantizeLinear to a type other than int8, uint8, int16 and uint16");
+    int bits;
+    cli_dtype to = target_of(o, n, &g, &bits);
+    if (!range_of(to, bits, &low, &high) || !ox_is_float(x->dtype)) {
+        ox_unsupported(o, n,
+                       "QuantizeLinear to a type other than int2 to int16 and uint2 to "
+                       "uint16");
     }
     ox_value *scale = along_axis(o, n, &g, g.scale, ".scale", x, 1);
     x = scale ? ox_binary(o, n, "Div", ".scaled", x, scale) : x;
@@ -112,24 +158,22 @@ static void convert_quantize(ox *o, ox_node *n) {
     ox_bind(o, n, 0, x);
 }
 
-// Constants: (q - zero) * scale, in f32, as many as there are.
+// Constants: (q - zero) * scale in the scale's type, as many as there are.
 static const ox_const *multiplied_out(ox *o, const ox_const *c, const grid *g) {
     ox_const *r = ox_alloc(o, sizeof *r);
     *r = *c;
-    r->dtype = CLI_F32;
-    r->splat = c->splat && g->count == 1;
+    r->dtype = g->scale->dtype;
+    r->bits = 0;
+    r->splat = c->splat && !g->rank;
     r->sym = NULL;
-    int64_t stored = r->splat ? 1 : c->count, inner = 1;
-    float *data = ox_alloc(o, (size_t)stored * sizeof *data);
-    for (int a = (int)g->axis + 1; a < c->rank; a++) {
-        inner *= c->dims[a];
-    }
+    int64_t stored = r->splat ? 1 : c->count, inner = inner_of(g);
+    r->data = ox_alloc(o, (size_t)stored * cli_dtype_size(r->dtype));
     for (int64_t i = 0; i < stored; i++) {
-        int64_t k = g->count > 1 ? i / inner % g->count : 0;
+        int64_t k = scale_at(g, i, inner);
         double zero = g->zero ? ox_getf(g->zero, k) : 0;
-        data[i] = (float)((float)(ox_getf(c, i) - zero) * (float)ox_getf(g->scale, k));
+        float value = (float)(ox_getf(c, i) - zero) * (float)ox_getf(g->scale, k);
+        ox_setf(r, i, (double)value);
     }
-    r->data = (const uint8_t *)data;
     return r;
 }
 
@@ -137,19 +181,20 @@ static void convert_dequantize(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0);
     const ox_const *c = ox_known(o, x);
     grid g = take_grid(o, n, x);
-    if (g.scale->dtype != CLI_F32) {
-        ox_unsupported(o, n, "DequantizeLinear to another type than float");
+    cli_dtype to = g.scale->dtype;
+    if (to != CLI_F32 && to != CLI_F16 && to != CLI_BF16) {
+        ox_unsupported(o, n, "DequantizeLinear to a type other than float, float16 and bfloat16");
     }
     ox_int(o, n, "output_dtype", 0);
     if (c) {
-        if (c->splat && g.count > 1 && c->count > OX_FOLD_LIMIT) {
+        if (c->splat && g.rank && c->count > OX_FOLD_LIMIT) {
             ox_unsupported(o, n, "DequantizeLinear of a constant of %lld elements",
                            (long long)c->count);
         }
         ox_bind_known(o, n, 0, multiplied_out(o, c, &g));
         return;
     }
-    x = ox_cast_to(o, n, ".floats", x, CLI_F32);
+    x = ox_cast_to(o, n, ".floats", x, to);
     ox_value *zero = g.zero ? along_axis(o, n, &g, g.zero, ".zero", x, 0) : NULL;
     x = zero ? ox_binary(o, n, "Sub", ".moved", x, zero) : x;
     ox_value *scale = along_axis(o, n, &g, g.scale, ".scale", x, 1);

@@ -41,6 +41,13 @@ cli_dtype ox_dtype(int32_t onnx_type) {
     return inside ? onnx_types[onnx_type].dtype : CLI_NONE;
 }
 
+cli_dtype ox_stored(int32_t onnx_type, int *bits) {
+    const char *name = ox_type_name(onnx_type);
+    bool is_signed = *name == 'i';
+    *bits = !strcmp(name + !is_signed, "int4") ? 4 : !strcmp(name + !is_signed, "int2") ? 2 : 0;
+    return !*bits ? ox_dtype(onnx_type) : is_signed ? CLI_I8 : CLI_U8;
+}
+
 const char *ox_type_name(int32_t onnx_type) {
     bool inside = onnx_type >= 0 && (size_t)onnx_type < sizeof onnx_types / sizeof *onnx_types;
     return inside ? onnx_types[onnx_type].name : "unknown";

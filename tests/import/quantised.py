@@ -1,8 +1,8 @@
 """Cases of quantised exports: QuantizeLinear and DequantizeLinear around float operators."""
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from cases import RNG, Case, case, const, ints, model, node, value
+from cases import RNG, Case, case, const, each, ints, model, node, value
 
 
 def pair(x, y, kind="u", q=None):
@@ -80,10 +80,85 @@ def quantised_output():
 
 @case
 def quantised_in_blocks():
-    return Case(model([node("QuantizeLinear", "x s", "q", axis=0, block_size=2),
-                       node("DequantizeLinear", "q s", "y", axis=0, block_size=2)], {"x": [4, 2]},
-                      "y", [const("s", np.ones((2, 2), np.float32))], opset=21), code=4,
-                text="blocks")
+    return Case(model([node("QuantizeLinear", "x s z", "q", axis=0, block_size=2),
+                       node("DequantizeLinear", "q s z", "y", axis=0, block_size=2)], {"x": [5, 2]},
+                      "y", [const("s", np.float32([[.1, .2], [.05, .3], [.2, .1]])),
+                            const("z", np.uint8([[100, 3], [128, 9], [0, 200]]))], opset=21))
+
+
+@case
+def quantised_in_wrong_blocks():
+    return Case(model([node("DequantizeLinear", "w s", "k", axis=0, block_size=2),
+                       node("MatMul", "x k", "y")], {"x": [2, 4]},
+                      "y", [numbers("w", (4, 3), np.int8), const("s", np.ones((3, 3), np.float32))],
+                      opset=21), code=3, text="whose scales do not fit blocks of 2")
+
+
+def nibbles(name, shape, kind, raw=True):
+    """Integers of few bits, packed."""
+    bits = 2 if kind in (TensorProto.INT2, TensorProto.UINT2) else 4
+    low = -2 ** (bits - 1) if kind in (TensorProto.INT2, TensorProto.INT4) else 0
+    values = RNG.integers(low, low + 2 ** bits, shape).flatten().tolist()
+    tensor = helper.make_tensor(name, kind, shape, values)
+    if raw:
+        return tensor
+    packed = list(tensor.raw_data or [d & 255 for d in tensor.int32_data])
+    other = TensorProto(name=name, data_type=kind, dims=shape)
+    other.int32_data.extend(packed)
+    return other
+
+
+def few_bits(kind, raw=True, opset=21, scale=np.float32, zero=True, block=3):
+    return Case(model([node("DequantizeLinear", "w s z" if zero else "w s", "k", axis=0,
+                            block_size=block),
+                       node("Cast", "k", "c", to=TensorProto.FLOAT), node("MatMul", "x c", "y")],
+                      {"x": [2, 7]}, "y", [
+        nibbles("w", [7, 5], kind, raw), nibbles("z", [3, 5], kind, raw),
+        const("s", RNG.uniform(.1, .2, (3, 5)).astype(scale))], opset=opset), tolerance=2e-3,
+        text="weight c: f32[7,5]")
+
+
+each("quantised_int4", lambda: few_bits(TensorProto.INT4))
+each("quantised_uint4", lambda: few_bits(TensorProto.UINT4))
+each("quantised_uint4_typed", lambda: few_bits(TensorProto.UINT4, raw=False))
+each("quantised_int4_half", lambda: few_bits(TensorProto.INT4, scale=np.float16))
+each("quantised_int2", lambda: few_bits(TensorProto.INT2, opset=25))
+each("quantised_int4_symmetric", lambda: few_bits(TensorProto.INT4, zero=False))
+
+
+@case
+def quantised_int4_per_channel():
+    return Case(model([node("DequantizeLinear", "w s z", "k", axis=1), node("MatMul", "x k", "y")],
+                      {"x": [2, 3]}, "y", [
+        nibbles("w", [3, 5], TensorProto.INT4), nibbles("z", [5], TensorProto.INT4),
+        const("s", np.float32([.1, .2, .3, .4, .5]))], opset=21), tolerance=1e-4)
+
+
+@case
+def quantised_to_int4():
+    """What is rounded to 4 bits keeps their range."""
+    x = np.float32([[-9, -8, -7.5, 0.4, 6.6, 7, 8, 100]])
+    return Case(model([node("QuantizeLinear", "x s z", "q"),
+                       node("DequantizeLinear", "q s z", "y")],
+                      {"x": [1, 8]}, "y", [const("s", np.float32(1)),
+                                           helper.make_tensor("z", TensorProto.INT4, [], [0])],
+                      opset=21), inputs={"x": x}, text="min=-8, max=7")
+
+
+@case
+def quantised_int4_short():
+    short = TensorProto(name="w", data_type=TensorProto.INT4, dims=[3, 5], raw_data=bytes(7))
+    return Case(model([node("DequantizeLinear", "w s", "k"), node("MatMul", "x k", "y")],
+                      {"x": [2, 3]}, "y", [short, const("s", np.float32(1))], opset=21), code=3,
+                text="7 bytes of raw data, but the shape needs 8")
+
+
+@case
+def quantised_int4_input():
+    return Case(model([node("DequantizeLinear", "x s", "y")],
+                      {"x": value("x", [2, 4], TensorProto.INT4)}, "y",
+                      [const("s", np.float32(1))], opset=21), code=4,
+                text="has the unsupported element type int4")
 
 
 @case
