@@ -6,7 +6,7 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick scatter nn norm resize sample fourier attention quant rnn flow
+//     math reduce ops pick scatter nn norm resize sample fourier attention quant rnn sequence flow
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -66,7 +66,7 @@ typedef struct ox_stmt ox_stmt;
 // A value under the name it has in the .ein text. At most one of `known`, `initializer` (not yet
 // decoded) and `maker` is set; an input has none. `rank` is -1 while nobody has asked for the
 // shape.
-typedef struct {
+typedef struct ox_value {
     const char *name;
     cli_dtype dtype;
     const ox_const *known;
@@ -77,6 +77,9 @@ typedef struct {
     const struct ox_diagonals *mask;  // of a constant that is one, once `asked`
     bool asked;
     const struct ox_pooled *pooled;  // of indices that a MaxPool gave: of what
+    struct ox_value **parts;         // of a sequence
+    int n_parts;
+    bool sequence;
     const char *numbers;             // name of what a mask of bools is cast from, once it has one
     bool live, declared, listed;
     int rank;
@@ -449,6 +452,7 @@ extern const ox_row ox_fourier_rows[];
 extern const ox_row ox_attention_rows[];
 extern const ox_row ox_quant_rows[];
 extern const ox_row ox_rnn_rows[];
+extern const ox_row ox_sequence_rows[];
 extern const ox_row ox_flow_rows[];
 bool ox_has_graph(const char *op);  // among ox_flow_rows
 

@@ -175,8 +175,68 @@ static void convert_stft(ox *o, ox_node *n) {
     ox_end_list(o, n, "Reshape", x, "shape", (ox_list){4, shape, sym});
 }
 
+// One known number.
+static double known_input(ox *o, ox_node *n, int input, const char *what) {
+    const ox_const *c = ox_known(o, ox_in(o, n, input));
+    if (!c || c->count != 1) {
+        ox_unsupported(o, n, "operator '%s' whose %s is not a known number", n->op, what);
+    }
+    return ox_getf(c, 0);
+}
+
+// The frequency that a place on the mel scale stands for, and the other way round.
+static double hertz(double mel) { return 700 * expm1(mel * log(10) / 2595); }
+static double mel(double frequency) { return 2595 * log1p(frequency / 700) / log(10); }
+
+// Triangles over the bins of a spectrum, as the standard's reference has them: each begins in the
+// middle of the one before and ends in that of the next.
+static void put_triangles(ox_const *c, const int64_t *middle) {
+    int64_t bins = c->dims[1];
+    for (int64_t i = 0; i < bins; i++) {
+        int64_t from = middle[i], top = middle[i + 1], to = middle[i + 2];
+        for (int64_t j = from; j <= top; j++) {
+            ox_setf(c, j * bins + i, top > from ? (double)(j - from) / (double)(top - from) : 1);
+        }
+        for (int64_t j = top; j < to; j++) {
+            ox_setf(c, j * bins + i, (double)(to - j) / (double)(to - top));
+        }
+    }
+}
+
+static void convert_mel_matrix(ox *o, ox_node *n) {
+    double bins = known_input(o, n, 0, "number of bins"), size = known_input(o, n, 1, "length"),
+           rate = known_input(o, n, 2, "sample rate"), low = known_input(o, n, 3, "lower edge"),
+           high = known_input(o, n, 4, "upper edge");
+    int64_t code = ox_int(o, n, "output_datatype", 1);
+    cli_dtype type = code > 0 && code < 100 ? ox_dtype((int32_t)code) : CLI_NONE;
+    if (!ox_is_float(type) || !(bins >= 1 && bins < OX_FOLD_LIMIT) ||
+        !(size >= 1 && size < OX_FOLD_LIMIT) || !(rate > 0) || !(low >= 0 && high > low) ||
+        !(high < OX_MAX_DIM)) {
+        ox_unsupported(o, n, "operator 'MelWeightMatrix' of this size, edges or type");
+    }
+    int64_t dims[2] = {(int64_t)size / 2 + 1, (int64_t)bins}, count;
+    if (!cli_count(2, dims, &count) || count > OX_FOLD_LIMIT ||
+        (o->folded += count) > OX_FOLD_TOTAL) {
+        ox_unsupported(o, n, "operator 'MelWeightMatrix' of %lld x %lld", (long long)dims[0],
+                       (long long)dims[1]);
+    }
+    int64_t *middle = ox_alloc(o, (size_t)(dims[1] + 2) * sizeof *middle);
+    double step = (mel(high) - mel(low)) / (double)(dims[1] + 2);
+    for (int64_t i = 0; i < dims[1] + 2; i++) {
+        double at = floor((size + 1) * hertz((double)i * step + mel(low)) / rate);
+        if (!(at < (double)dims[0])) {
+            ox_die(o, n, "MelWeightMatrix whose upper edge is above half of its sample rate");
+        }
+        middle[i] = (int64_t)at;
+    }
+    ox_const *c = ox_make(o, type, 2, dims);
+    put_triangles(c, middle);
+    ox_bind_known(o, n, 0, c);
+}
+
 const ox_row ox_fourier_rows[] = {
     {"DFT", 1, 3, convert_dft},
     {"STFT", 2, 4, convert_stft},
+    {"MelWeightMatrix", 5, 5, convert_mel_matrix},
     {NULL, 0, 0, NULL},
 };

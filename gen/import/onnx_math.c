@@ -282,6 +282,89 @@ static void convert_relu6(ox *o, ox_node *n) {
 
 // ---- the table ----
 
+// ---- integers by powers of two ----
+
+// A shift by what is known: a product or, of what lies below, a quotient; integers have values
+// here, no bits, and the sign is that of a quotient that is rounded down.
+static void convert_shift(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    const ox_const *by = ox_known(o, ox_in(o, n, 1));
+    const char *way = ox_string(o, n, "direction", "");
+    bool right = !strcmp(way, "RIGHT");
+    if (!right && strcmp(way, "LEFT")) {
+        ox_die(o, n, "BitShift without a direction");
+    }
+    if (!by || by->count > OX_FOLD_LIMIT || (x->dtype != CLI_I32 && x->dtype != CLI_I64)) {
+        ox_unsupported(o, n, "BitShift of %s%s: integers have no bits here, only values",
+                       cli_dtype_name(x->dtype), by ? "" : " by what is computed at run time");
+    }
+    ox_const *c = ox_make(o, x->dtype, by->rank, by->dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t bits = ox_geti(by, i);
+        if (bits < 0 || bits >= (x->dtype == CLI_I32 ? 31 : 63)) {
+            ox_unsupported(o, n, "BitShift by %lld bits", (long long)bits);
+        }
+        ox_seti(c, i, (int64_t)1 << bits);
+    }
+    ox_value *power = ox_constant(o, ox_base(o, n), ".power", c);
+    if (right) {
+        ox_value *rest = ox_binary(o, n, "Mod", ".rest", x, power);
+        x = ox_binary(o, n, "Sub", ".whole", x, rest);
+    }
+    ox_end_binary(o, n, right ? "Div" : "Mul", x, power);
+}
+
+// ---- determinants ----
+
+enum { DET_SIZE = 3 };  // of matrices up to which they are written out: 9 products
+
+// Element (i, j) of the matrices, as matrices of one.
+static ox_value *entry(ox *o, ox_node *n, ox_value *x, int64_t i, int64_t j) {
+    int64_t starts[2] = {i, j}, ends[2] = {i + 1, j + 1}, axes[2] = {x->rank - 2, x->rank - 1};
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "starts", (ox_list){2, starts, NULL});
+    ox_set_list(o, "ends", (ox_list){2, ends, NULL});
+    ox_set_list(o, "axes", (ox_list){2, axes, NULL});
+    return ox_end(o, "Slice", ox_fresh(o, ox_base(o, n), ".entry"), x->dtype);
+}
+
+// Determinant of the last `size` rows in the columns `column`, by the first of these rows.
+static ox_value *minor(ox *o, ox_node *n, ox_value *x, int64_t rows, int size, const int *column) {
+    ox_value *all = NULL;
+    for (int k = 0; k < size; k++) {
+        int rest[DET_SIZE];
+        for (int j = 0, at = 0; j < size; j++) {
+            if (j != k) {
+                rest[at++] = column[j];
+            }
+        }
+        ox_value *v = entry(o, n, x, rows - size, column[k]);
+        if (size > 1) {
+            v = ox_binary(o, n, "Mul", ".product", v, minor(o, n, x, rows, size - 1, rest));
+        }
+        all = all ? ox_binary(o, n, k % 2 ? "Sub" : "Add", ".sum", all, v) : v;
+    }
+    return all;
+}
+
+static void convert_det(ox *o, ox_node *n) {
+    static const int columns[DET_SIZE] = {0, 1, 2};
+    ox_value *x = ox_in(o, n, 0);
+    ox_need_sym(o, n, x);
+    int64_t rows = x->rank > 1 ? x->dims[x->rank - 1] : 0;
+    if (x->rank < 2 || x->dims[x->rank - 2] != rows) {
+        ox_die(o, n, "Det of what are no square matrices");
+    }
+    if (rows < 1 || rows > DET_SIZE || x->sym[x->rank - 1] || x->sym[x->rank - 2]) {
+        ox_unsupported(o, n, "Det of %lld x %lld; it is written out for sizes up to %d",
+                       (long long)rows, (long long)rows, DET_SIZE);
+    }
+    int64_t axes[2] = {x->rank - 2, x->rank - 1};
+    ox_value *v = minor(o, n, x, rows, (int)rows, columns);
+    ox_end_list(o, n, "Squeeze", v, "axes", (ox_list){2, axes, NULL});
+}
+
 const ox_row ox_math_rows[] = {
     {"Add", 2, 2, convert_binary},
     {"Sub", 2, 2, convert_binary},
@@ -347,5 +430,7 @@ const ox_row ox_math_rows[] = {
     {"Ceil", 1, 1, ox_plain},
     {"Erf", 1, 1, ox_plain},
     {"Gelu", 1, 1, convert_gelu},
+    {"BitShift", 2, 2, convert_shift},
+    {"Det", 1, 1, convert_det},
     {NULL, 0, 0, NULL},
 };

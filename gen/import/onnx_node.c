@@ -33,6 +33,10 @@ bool ox_look_up(ox_scope *s, const char *name, ox_value **v) {
 ox_value *ox_opt(ox *o, ox_node *n, int input) {
     ox_value *v = input < n->n_in ? n->in[input] : NULL;
     ox_check_lost(o, n, v);
+    if (v && v->sequence) {
+        ox_unsupported(o, n, "operator '%s' on a sequence, where it is read on tensors alone",
+                       n->op);
+    }
     return v;
 }
 
@@ -232,6 +236,9 @@ void ox_bind(ox *o, ox_node *n, int output, ox_value *v) {
     const char *name = output_name(n, output);
     if (!*name) {
         return;
+    }
+    if (v->sequence && shgeti(o->wanted, name) >= 0) {
+        ox_unsupported(o, n, "a sequence as an output of the model: take its tensors");
     }
     if (!v->lost && strcmp(name, v->name) && shgeti(o->wanted, name) >= 0) {
         ox_begin(o);

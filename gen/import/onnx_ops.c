@@ -4,7 +4,11 @@
 
 #include <math.h>
 
-static void convert_alias(ox *o, ox_node *n) { ox_bind(o, n, 0, ox_in(o, n, 0)); }
+// A sequence keeps what it holds.
+static void convert_alias(ox *o, ox_node *n) {
+    bool sequence = !strcmp(n->op, "Identity") && n->in[0] && n->in[0]->sequence;
+    ox_bind(o, n, 0, sequence ? n->in[0] : ox_in(o, n, 0));
+}
 
 static void convert_dropout(ox *o, ox_node *n) {
     ox_value *training = ox_opt(o, n, 2);

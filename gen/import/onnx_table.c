@@ -5,9 +5,9 @@
 bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
 static const ox_row *const tables[] = {
-    ox_math_rows,      ox_reduce_rows, ox_shape_rows,  ox_pick_rows,   ox_scatter_rows,
-    ox_nn_rows,        ox_norm_rows,   ox_resize_rows, ox_sample_rows, ox_fourier_rows,
-    ox_attention_rows, ox_quant_rows,  ox_rnn_rows,    ox_flow_rows};
+    ox_math_rows,      ox_reduce_rows, ox_shape_rows,  ox_pick_rows,     ox_scatter_rows,
+    ox_nn_rows,        ox_norm_rows,   ox_resize_rows, ox_sample_rows,   ox_fourier_rows,
+    ox_attention_rows, ox_quant_rows,  ox_rnn_rows,    ox_sequence_rows, ox_flow_rows};
 
 const ox_row *ox_row_of(const char *op) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
@@ -70,10 +70,8 @@ static const struct {
      "is "
      "the caller's",
      " Compress NonMaxSuppression NonZero Unique "},
-    {"it works on sequences or optional values, not on tensors",
-     " ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
-     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
-     "SplitToSequence "},
+    {"it works on optional values, or on sequences of any length, not on tensors",
+     " Optional OptionalGetElement OptionalHasElement SequenceMap "},
     {"it works on text or files, not on numbers",
      " ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer "},
     {"it belongs to training", " NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss "},
@@ -82,10 +80,7 @@ static const struct {
      "with QuantizeLinear and DequantizeLinear around float operators",
      " ConvInteger MatMulInteger QLinearConv QLinearMatMul "},
     {"integers have no bits here, only values",
-     " BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "},
-    {"the language has no such function", " Det "},
-    {"the language has no transform of this kind; a product with a constant matrix does the same",
-     " MelWeightMatrix "},
+     " BitCast BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "},
     {"positions that add up or overlap where they are computed are not supported", " MaxRoiPool "},
     {"its scale is computed at run time; export the model with static quantisation or without",
      " DynamicQuantizeLinear "},

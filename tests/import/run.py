@@ -26,6 +26,7 @@ import quantised  # noqa: F401
 import recurrent  # noqa: F401
 import resizing  # noqa: F401
 import sampling  # noqa: F401
+import sequences  # noqa: F401
 import transforms  # noqa: F401
 
 

@@ -1,0 +1,94 @@
+"""Cases of sequences of tensors, and of what is written out or computed at import: shifts,
+determinants of small matrices, mel filters."""
+import numpy as np
+from onnx import TensorProto, helper
+
+from cases import I64, Case, case, const, each, ints, model, node, value
+
+
+@case
+def sequence_of_all():
+    nodes = [node("SequenceConstruct", "x y", "s"), node("SequenceInsert", "s x2 first", "t"),
+             node("Mul", "x x", "x3"), node("SequenceInsert", "t x3", "u"),
+             node("Identity", "u", "v"), node("SequenceErase", "v one", "w"),
+             node("SequenceAt", "w last", "a"), node("SequenceAt", "w first", "b"),
+             node("SequenceLength", "w", "n"), node("Cast", "n", "f", to=TensorProto.FLOAT),
+             node("Sub", "a b", "d"), node("Mul", "d f", "r")]
+    return Case(model([node("Relu", "x", "x2")] + nodes, {"x": [2, 3], "y": [2, 3]}, "r",
+                      [const("first", np.int64(0)), const("one", np.int64(1)),
+                       const("last", np.int64(-1))], opset=17))
+
+
+@case
+def sequence_split_and_joined():
+    nodes = [node("SplitToSequence", "x two", "s", axis=1), node("SequenceAt", "s last", "a"),
+             node("SplitToSequence", "x", "t", axis=0, keepdims=0),
+             node("ConcatFromSequence", "t", "b", axis=-1, new_axis=1),
+             node("SplitToSequence", "x sizes", "u", axis=1),
+             node("ConcatFromSequence", "u", "c", axis=1)]
+    return Case(model(nodes, {"x": [3, 5]}, "a b c", [
+        const("two", np.int64(2)), const("last", np.int64(-1)), ints("sizes", 1, 3, 1)], opset=17))
+
+
+def sequence_fails(name, nodes, code, text, inits=(), **inputs):
+    each("sequence_" + name, lambda: Case(model(
+        nodes, {"x": [2, 4], **inputs}, "y", [const("at", np.int64(2)), *inits], opset=17),
+        code=code, text=text))
+
+
+PAIR = node("SequenceConstruct", "x x", "s")
+sequence_fails("at_its_end", [PAIR, node("SequenceAt", "s at", "y")], 3,
+               "a position outside its sequence")
+sequence_fails("at_run_time", [PAIR, node("SequenceAt", "s p", "y")], 4,
+               "a position computed at run time", p=value("p", [], I64))
+sequence_fails("as_tensor", [PAIR, node("Relu", "s", "y")], 4, "operator 'Relu' on a sequence")
+sequence_fails("of_tensor", [node("SequenceAt", "x at", "y")], 3, "is no sequence")
+sequence_fails("output", [node("SequenceConstruct", "x", "y")], 4,
+               "a sequence as an output of the model")
+sequence_fails("of_nothing", [node("SequenceEmpty", "", "s"),
+                              node("ConcatFromSequence", "s", "y", axis=0)], 3, "of no tensors")
+sequence_fails("too_small", [node("SplitToSequence", "x sizes", "s", axis=1),
+                             node("SequenceAt", "s at", "y")], 3, "do not add up to 4",
+               [ints("sizes", 2, 1)])
+sequence_fails("map", [PAIR, node("SequenceMap", "s", "y", body=helper.make_graph(
+    [], "g", [], []))], 4, "it has a subgraph")
+
+
+@case
+def shifts():
+    return Case(model([node("BitShift", "x by", "a", direction="RIGHT"),
+                       node("Cast", "a", "y", to=TensorProto.FLOAT)],
+                      {"x": value("x", [2, 3], TensorProto.INT32)}, "y",
+                      [const("by", np.int32([1, 0, 4]))], opset=26),
+                inputs={"x": np.int32([[-7, 5, 100], [8, -1, -33]])}, compare=False,
+                text="Mod(x, ")
+
+
+each("shift_bytes", lambda: Case(model([node("BitShift", "x by", direction="LEFT")], {
+    "x": value("x", [3], TensorProto.UINT8)}, "y", [const("by", np.uint8([1, 2, 3]))], opset=11),
+    code=4, text="BitShift of u8"))
+each("det_2", lambda: Case(model([node("Det", "x")], {"x": [5, 2, 2]}, "y", opset=11)))
+each("det_3", lambda: Case(model([node("Det", "x")], {"x": [4, 2, 3, 3]}, "y", opset=11)))
+each("det_1", lambda: Case(model([node("Det", "x")], {"x": [4, 1, 1]}, "y", opset=11)))
+each("det_4", lambda: Case(model([node("Det", "x")], {"x": [4, 4]}, "y", opset=11), code=4,
+                           text="Det of 4 x 4; it is written out for sizes up to 3"))
+each("det_oblong", lambda: Case(model([node("Det", "x")], {"x": [3, 4]}, "y", opset=11), code=3,
+                                text="no square matrices"))
+
+
+def mel(bins=8, size=16, rate=8192, low=0.0, high=4096.0):
+    return [const("bins", np.int64(bins)), const("size", np.int64(size)),
+            const("rate", np.int64(rate)), const("low", np.float32(low)),
+            const("high", np.float32(high))]
+
+
+def mel_case(code=0, text="", **attrs):
+    return Case(model([node("MelWeightMatrix", "bins size rate low high", "m"),
+                       node("MatMul", "x m", "y")], {"x": [2, 9]}, "y", mel(**attrs), opset=17),
+                code=code, text=text)
+
+
+each("mel_filters", lambda: mel_case(text="weight m: f32[9,8]"))
+each("mel_narrow", lambda: mel_case(low=1000.0, high=1010.0))
+each("mel_too_high", lambda: mel_case(code=3, text="above half of its sample rate", high=9000.0))
+each("mel_no_bins", lambda: mel_case(code=4, text="of this size, edges or type", bins=0))
