@@ -15,6 +15,9 @@ typedef struct {
     double cubic;    // coefficient of cubic weights
     bool exclude;    // what lies outside has no weight
     bool antialias;  // pixels that are closer than those of the result are averaged
+    bool cut;        // only what lies between `from` and `to` of an axis, 0 and 1 its ends
+    double from[CLI_MAX_RANK], to[CLI_MAX_RANK];
+    double outside;  // what is seen of a cut that reaches beyond the image
 } resize;
 
 // ---- written out ----
@@ -32,6 +35,11 @@ typedef struct {
 // Where in an axis of `in` pixels pixel `i` of `out` lies.
 static double position(const resize *r, const resize_along *a, int64_t i) {
     double at = (double)i, in = (double)a->in, out = (double)a->out;
+    if (r->cut) {
+        double from = r->from[a->axis], to = r->to[a->axis];
+        at = out > 1 ? from + at * (to - from) / (out - 1) : (from + to) / 2;
+        return at * (in - 1);
+    }
     if (!strcmp(r->coordinates, "asymmetric")) {
         return at / a->scale;
     }
@@ -88,6 +96,29 @@ static int64_t weigh(const resize *r, const resize_along *a, double at, double *
     return first;
 }
 
+// Whether a place is not in the image, so that what is there is given.
+static bool lies_outside(const resize *r, const resize_along *a, double at) {
+    return r->cut && (at < 0 || at > (double)(a->in - 1));
+}
+
+// What is seen outside, added to results that are 0 there.
+static ox_value *with_outside(ox *o, ox_node *n, const resize *r, ox_value *x,
+                              const resize_along *a) {
+    int64_t dims[CLI_MAX_RANK] = {a->out};
+    bool any = false;
+    for (int k = 1; k < x->rank - a->axis; k++) {
+        dims[k] = 1;
+    }
+    ox_const *c = ox_make(o, x->dtype, x->rank - a->axis, dims);
+    for (int64_t i = 0; i < a->out; i++) {
+        bool outside = lies_outside(r, a, position(r, a, i));
+        ox_setf(c, i, outside ? r->outside : 0);
+        any = any || (outside && r->outside != 0);
+    }
+    ox_value *by = any ? ox_constant(o, ox_base(o, n), ".outside", c) : NULL;
+    return any ? ox_binary(o, n, "Add", ".filled", x, by) : x;
+}
+
 static ox_value *gathered(ox *o, ox_node *n, ox_value *x, const ox_const *pixels, int axis) {
     ox_begin(o);
     ox_arg(o, x);
@@ -126,10 +157,12 @@ static ox_value *resize_axis(ox *o, ox_node *n, const resize *r, ox_value *x,
     ox_const *pixels = ox_make(o, CLI_I64, 2, dims), *weights = ox_make(o, x->dtype, rank, dims);
     double *w = ox_alloc(o, (size_t)a->taps * sizeof *w);
     for (int64_t i = 0; i < a->out; i++) {
-        int64_t first = weigh(r, a, position(r, a, i), w);
+        double at = position(r, a, i);
+        bool outside = lies_outside(r, a, at);
+        int64_t first = outside ? 0 : weigh(r, a, at, w);
         for (int64_t t = 0; t < a->taps; t++) {
             int64_t p = first + t;
-            ox_setf(weights, i * a->taps + t, w[t]);
+            ox_setf(weights, i * a->taps + t, outside ? 0 : w[t]);
             ox_seti(pixels, i * a->taps + t, p < 0 ? 0 : p >= a->in ? a->in - 1 : p);
         }
     }
@@ -172,6 +205,9 @@ static bool take_along(ox *o, ox_node *n, const resize *r, const ox_value *x, in
                        (long long)a->in, (long long)a->out);
     }
     a->taps = (int64_t)taps;
+    if (r->cut && (r->from[axis] != 0 || r->to[axis] != 1)) {
+        return true;
+    }
     return a->out != a->in || (!by_size && a->scale != 1);
 }
 
@@ -185,7 +221,9 @@ static void resize_written(ox *o, ox_node *n, const resize *r) {
     for (int axis = 0; axis < listed; axis++) {
         resize_along a;
         if (take_along(o, n, r, x, axis, &a)) {
-            x = resize_axis(o, n, r, x, &a);
+            ox_value *all = resize_axis(o, n, r, x, &a);
+            ox_need_shape(o, n, all);
+            x = with_outside(o, n, r, all, &a);
             ox_need_shape(o, n, x);
         }
     }
@@ -296,18 +334,61 @@ static void keep_aspect(ox *o, ox_node *n, resize *r) {
     r->sizes = (ox_list){r->sizes.n, sizes, NULL};
 }
 
+// Which part of each axis is seen; those that are not named are seen whole.
+static void take_region(ox *o, ox_node *n, resize *r) {
+    ox_value *v = ox_opt(o, n, 1), *x = ox_in(o, n, 0);
+    const ox_const *c = v ? ox_known(o, v) : NULL;
+    double outside = ox_float(o, n, "extrapolation_value", 0);
+    if (strcmp(r->coordinates, "tf_crop_and_resize")) {
+        return;
+    }
+    if (!c) {
+        ox_unsupported(o, n, "Resize of a region %s", v ? "computed at run time" : "without one");
+    }
+    ox_list axes;
+    bool listed = ox_ints(o, n, "axes", &axes);
+    ox_need_shape(o, n, x);
+    int64_t count = listed ? axes.n : x->rank;
+    if (c->rank != 1 || c->count != 2 * count || !ox_is_float(c->dtype)) {
+        ox_die(o, n, "Resize with a region that does not name two places an axis");
+    }
+    for (int a = 0; a < x->rank; a++) {
+        r->from[a] = 0;
+        r->to[a] = 1;
+    }
+    for (int i = 0; i < (int)count; i++) {
+        int64_t axis = listed ? ox_axis(o, n, axes.v[i], x->rank) : i;
+        r->from[axis] = ox_getf(c, i);
+        r->to[axis] = ox_getf(c, count + i);
+        if (!(fabs(r->from[axis]) < OX_MAX_DIM && fabs(r->to[axis]) < OX_MAX_DIM)) {
+            ox_die(o, n, "Resize with a region far outside its input");
+        }
+    }
+    if (!r->sized) {
+        ox_unsupported(o, n,
+                       "Resize of a region by scales, of which the standard and runtimes "
+                       "make different sizes; give it sizes");
+    }
+    r->cut = true;
+    r->outside = outside;
+}
+
 static void put_resize(ox *o, ox_node *n, const resize *r) {
     static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    static const char *const coordinates[] = {"half_pixel",           "asymmetric",
-                                              "align_corners",        "pytorch_half_pixel",
-                                              "half_pixel_symmetric", NULL};
+    static const char *const coordinates[] = {"half_pixel",
+                                              "asymmetric",
+                                              "align_corners",
+                                              "pytorch_half_pixel",
+                                              "half_pixel_symmetric",
+                                              "tf_crop_and_resize",
+                                              NULL};
     static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                             "ceil", NULL};
     check_word(o, n, "mode", r->mode, modes);
     check_word(o, n, "coordinate_transformation_mode", r->coordinates, coordinates);
     check_word(o, n, "nearest_mode", r->nearest, roundings);
     check_scales(o, n, r);
-    if (!strcmp(r->mode, "cubic") || r->antialias || r->kept ||
+    if (!strcmp(r->mode, "cubic") || r->antialias || r->kept || r->cut ||
         !strcmp(r->coordinates, "half_pixel_symmetric")) {
         resize_written(o, n, r);
         return;
@@ -371,7 +452,6 @@ static void convert_resize(ox *o, ox_node *n) {
                 ox_string(o, n, "coordinate_transformation_mode", "half_pixel"),
                 ox_string(o, n, "nearest_mode", "round_prefer_floor"), .n = 0};
     r.cubic = ox_float(o, n, "cubic_coeff_a", -0.75);
-    ox_find(o, n, "extrapolation_value");
     ox_value *scales = ox_opt(o, n, 2), *sizes = ox_opt(o, n, 3);
     const ox_const *c = scales ? ox_known(o, scales) : NULL;
     if (sizes) {
@@ -396,6 +476,7 @@ static void convert_resize(ox *o, ox_node *n) {
     }
     keep_aspect(o, n, &r);
     spread_over_axes(o, n, &r);
+    take_region(o, n, &r);
     put_resize(o, n, &r);
 }
 

@@ -148,7 +148,7 @@ def wrong_wire_types(program, folder):
 @test
 def operators_that_are_none(program, folder):
     """Names that are next to a known one, or nothing at all, are refused without its reason."""
-    for name in ("", " ", " Det", "Det ", "Unique Compress", "Range ", "et"):
+    for name in ("", " ", " Unique", "Unique ", "Unique Compress", "Range ", "et"):
         model = cases.model([cases.node(name, "x", "y")], {"x": [2]}, "y")
         path = put(folder, model.SerializeToString())
         problem = expect(program, [path, "-o", path + ".ein"], 4,

@@ -76,3 +76,30 @@ each("aspect_of_nothing", lambda: Case(
 each("aspect_unknown", lambda: Case(
     resized("linear", [5, 4], axes=[2, 3], keep_aspect_ratio_policy="crop"), code=3,
     text="unknown keep_aspect_ratio_policy 'crop'"))
+
+
+def cropped(mode, numbers, roi, dims=(1, 2, 9, 11), opset=19, **attrs):
+    scaled = isinstance(numbers[0], float)
+    init = const("s", np.float32(numbers)) if scaled else ints("s", *numbers)
+    return model([node("Resize", "x roi s" if scaled else "x roi _ s", "y", mode=mode,
+                       coordinate_transformation_mode="tf_crop_and_resize", **attrs)],
+                 {"x": list(dims)}, "y", [init, const("roi", np.float32(roi))], opset=opset)
+
+
+WHOLE, PART, BEYOND = [0, 0, 0, 0, 1, 1, 1, 1], [0, 0, .2, .1, 1, 1, .7, .9], [
+    0, 0, -.2, .4, 1, 1, .7, 1.5]
+for mode in ("linear", "cubic", "nearest"):
+    for name, roi in (("whole", WHOLE), ("part", PART), ("beyond", BEYOND)):
+        # onnxruntime looks for pixels outside behind rounding to the nearest, not before.
+        each(f"crop_{mode}_{name}", lambda m=mode, n=name, r=roi: Case(
+            cropped(m, [1, 2, 5, 13], r, extrapolation_value=2.5),
+            compare=(m, n) != ("nearest", "beyond")))
+    each(f"crop_{mode}_axes", lambda m=mode: Case(
+        cropped(m, [4, 7], [.1, .2, .8, .7], axes=[3, 2]), compare=m != "cubic"))
+each("crop_one", lambda: Case(cropped("linear", [1, 2, 1, 1], PART)))
+each("crop_scales", lambda: Case(cropped("linear", [1., 1., 1.5, .9], PART), code=4,
+                                 text="give it sizes"))
+each("crop_short", lambda: Case(cropped("linear", [1, 2, 5, 5], [0, 1]), code=3,
+                                text="does not name two places an axis"))
+each("crop_far", lambda: Case(cropped("linear", [1, 2, 5, 5], [0, 0, 0, 0, 1, 1, 1e30, 1]), code=3,
+                              text="far outside its input"))
