@@ -2017,6 +2017,9 @@ static void ein__lex_close(ein__lexer *z) {
 // What other frameworks call the operators, attributes and functions that there are, and names that
 // are near to one of ours in letters alone: a hint at that one would mislead.
 
+// What an operator means that there is in ONNX alone: the import writes it out.
+#define EIN__IMPORTED "*"
+
 // Names as ein__fold_name leaves them, with a space around each, and the one that is meant; "":
 // none.
 typedef struct ein__foreign {
@@ -2078,10 +2081,16 @@ static const ein__foreign ein__foreign_op[] = {
     {" silu swish ", "y[i] = x[i] * sigmoid(x[i])"},
     {" rsqrt ", "y[i] = rsqrt(x[i])"},
     {" square sqr ", "y[i] = square(x[i])"},
-    {" addbmm addcdiv addcmul addn all any atan2 castlike cbrt clipbyvalue cot coth cross csc csch "
-     "cumprod dft erfc erfinv exp2 expm1 flip gathernd glu isinf ldexp log10 log1p log2 logit "
-     "logsigmoid "
-     "lppool maxout maxunpool nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
+    {" affinegrid attention bitshift castlike centercroppad col2im concatfromsequence "
+     "constantofshape cumprod deformconv dequantizelinear det dft gathernd globallppool gridsample "
+     "gru if isinf loop lppool lrn lstm maxunpool meanvariancenormalization melweightmatrix onehot "
+     "quantizelinear reversesequence rmsnormalization rnn roialign rotaryembedding scan scatter "
+     "scatterelements scatternd sequenceat sequenceconstruct sequenceempty sequenceerase "
+     "sequenceinsert sequencelength shrink splittosequence stft swiglu tensorscatter topk ",
+     EIN__IMPORTED},
+    {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfc "
+     "erfinv exp2 expm1 flip glu ldexp log10 log1p log2 logit logsigmoid maxout nand ne nor "
+     "reduceall reduceany reducestd reducevar rrelu sec "
      "sech shape sinc size softmin sort xnor ",
      ""},
 };
@@ -6287,7 +6296,10 @@ static void ein__op_unknown(ein_ctx *ctx, const ein__node *node) {
     const char *meant = ein__foreign_meant(EIN__FOREIGN(ein__foreign_op), name);
     if (!meant) meant = ein__op_nearest(name);
     const char *hint = "; an equation may say what it computes";
-    if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
+    if (meant && !strcmp(meant, EIN__IMPORTED))
+        hint =
+            "; it is ONNX's alone: einnet import writes it out, and what it writes may stand here";
+    else if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
     else if (meant && *meant) hint = ein__hint(ctx, meant);
     ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op, hint);
 }

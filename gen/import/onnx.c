@@ -98,14 +98,19 @@ const char *ox_take(ox *o, char **text) {
 
 // ---- messages ----
 
+const char *ox_title(ox *o, const ox_node *n) {
+    char shown[200];
+    bool named = n->p->name && *n->p->name;
+    const char *name = named ? n->p->name : n->n_out ? n->out_onnx[0] : "";
+    return ox_format(o, "node %s\"%s\"", named ? "" : "of output ",
+                     cli_escape(shown, sizeof shown, name));
+}
+
 static void put_prefix(ox *o, char **text, const ox_node *n) {
     char shown[200];
     ox_put(text, "%s: ", cli_escape(shown, sizeof shown, o->path));
     if (n) {
-        bool named = n->p->name && *n->p->name;
-        const char *name = named ? n->p->name : n->n_out ? n->out_onnx[0] : "";
-        ox_put(text, "node %s\"%s\": ", named ? "" : "of output ",
-               cli_escape(shown, sizeof shown, name));
+        ox_put(text, "%s: ", ox_title(o, n));
     }
 }
 

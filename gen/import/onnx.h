@@ -80,7 +80,7 @@ typedef struct ox_value {
     struct ox_value **parts;         // of a sequence
     int n_parts;
     bool sequence;
-    const char *numbers;             // name of what a mask of bools is cast from, once it has one
+    const char *numbers;  // name of what a mask of bools is cast from, once it has one
     bool live, declared, listed;
     int rank;
     int64_t dims[CLI_MAX_RANK];
@@ -213,23 +213,24 @@ struct ox {
     ox_function *functions;  // arr
     ox_block *blocks;
     ox_scope *main;
-    ox_scope **scopes;    // arr; the functions' and the main one
-    const ox_node *node;  // being converted, for messages
-    ox_index *taken;      // sh; every name in the text
-    ox_index *wanted;     // sh; graph outputs
-    ox_index *counted;    // sh; names handed out with a number, and how many
-    ox_dim *dims;         // arr
-    ox_value **inputs;    // arr
-    ox_value **outputs;   // arr
-    ox_value **values;    // arr; all, in the order made
-    ox_stmt **stmts;      // arr
-    ox_mapping *maps;     // arr
-    char *attrs;          // arr; attributes of the statement being made
-    ox_value **args;      // arr
-    int64_t folded;       // elements made by folding so far
-    int64_t steps;        // nodes visited so far, functions unrolled
-    int64_t scanned;      // nodes looked at for being needed
-    bool told_positions;  // the note about positions computed at run time
+    ox_scope **scopes;      // arr; the functions' and the main one
+    const ox_node *node;    // being converted, for messages
+    ox_index *taken;        // sh; every name in the text
+    ox_index *wanted;       // sh; graph outputs
+    ox_index *counted;      // sh; names handed out with a number, and how many
+    ox_dim *dims;           // arr
+    ox_value **inputs;      // arr
+    ox_value **outputs;     // arr
+    ox_value **values;      // arr; all, in the order made
+    ox_stmt **stmts;        // arr
+    ox_mapping *maps;       // arr
+    char *attrs;            // arr; attributes of the statement being made
+    ox_value **args;        // arr
+    int64_t folded;         // elements made by folding so far
+    int64_t steps;          // nodes visited so far, functions unrolled
+    int64_t scanned;        // nodes looked at for being needed
+    const char *lookup[3];  // nodes that may read at negative positions, the first ones
+    int lookups;            // and how many
     // Converts the nodes that `wanted` needs and frees it: ox_walk.
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
     // messages
@@ -255,6 +256,7 @@ CLI_NORETURN void ox_lose(ox *o);  // as ox_unsupported, for a node whose input 
 // False when `what` met something unsupported.
 bool ox_attempt(ox *o, void (*what)(ox *, void *), void *argument);
 void ox_note(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
+const char *ox_title(ox *o, const ox_node *n);  // what messages call it
 
 // ---- onnx_wire.c ----
 // Checks the wire format against a message's description without recursion: lengths, wire types,

@@ -250,6 +250,22 @@ static void import_graph(ox *o, const Onnx__GraphProto *g) {
     }
 }
 
+// Once for all nodes, of which the first are named.
+static void note_lookups(ox *o) {
+    enum { NAMED = sizeof o->lookup / sizeof *o->lookup };
+    char *nodes = NULL;
+    for (int i = 0; i < o->lookups && i < NAMED; i++) {
+        ox_put(&nodes, "%s%s", i ? ", " : "", o->lookup[i]);
+    }
+    if (o->lookups > NAMED) {
+        ox_put(&nodes, " and %d more", o->lookups - NAMED);
+    }
+    if (nodes) {
+        ox_note(o, "what is read at a negative position is 0, where ONNX counts from the end: %s",
+                ox_take(o, &nodes));
+    }
+}
+
 // Statements stand in an order in which every value is made before it is used.
 static void sweep(ox *o) {
     for (ptrdiff_t i = 0; i < arrlen(o->outputs); i++) {
@@ -304,6 +320,7 @@ static void convert(ox *o) {
     o->walk = ox_walk;
     ox_load_functions(o);
     import_graph(o, g);
+    note_lookups(o);
     sweep(o);
 }
 

@@ -137,6 +137,61 @@ static bool read_in_place(ox *o, ox_node *n, ox_value *x, const ox_const *c, int
     return true;
 }
 
+// Whether integers may be negative, as far as at most `*visits` values before them tell.
+static bool may_be_negative(ox *o, ox_value *v, int *visits) {
+    // Of the first: none. Of the second: one where all operands are known to be none, of Where but
+    // for its condition. Of the third: none where one operand is.
+    static const char never[] = " ArgMax ArgMin Abs ",
+                      all[] =
+                          " Identity Reshape Flatten Unsqueeze Squeeze Transpose Slice Split "
+                          "Concat Expand Tile Cast Add Mul Div Min Where ReduceSum ReduceMax "
+                          "ReduceMin ReduceProd CumSum ",
+                      one[] = " Max Mod ";
+    const ox_const *c = ox_known(o, v);
+    const ox_stmt *s = v->maker;
+    if (c && c->count <= OX_FOLD_LIMIT) {
+        bool negative = false;
+        for (int64_t i = 0; i < (c->splat ? 1 : c->count); i++) {
+            negative = negative || !(ox_getf(c, i) >= 0);
+        }
+        return negative;
+    }
+    if (v->dtype == CLI_BOOL || v->dtype == CLI_U8) {
+        return false;
+    }
+    if (c || !s || !s->op || --*visits < 0) {
+        return true;
+    }
+    const char *op = ox_format(o, " %s ", s->op);
+    bool some = strstr(one, op) != NULL, few = some || strstr(all, op);
+    bool where = !strcmp(s->op, "Where"), any = !few, every = true;
+    for (ptrdiff_t i = where; i < arrlen(s->args) && few; i++) {
+        bool may = s->args[i] && may_be_negative(o, s->args[i], visits);
+        any = any || may;
+        every = every && may;
+    }
+    return !strstr(never, op) && (some ? every : any);
+}
+
+// What the language does with a negative position is not what ONNX does, so it is said.
+static void note_lookup(ox *o, ox_node *n, ox_value *at) {
+    enum { VISITS = 64, NAMED = sizeof o->lookup / sizeof *o->lookup };
+    int visits = VISITS;
+    if (!may_be_negative(o, at, &visits)) {
+        return;
+    }
+    const char *title = ox_title(o, n);
+    for (int i = 0; i < o->lookups && i < NAMED; i++) {
+        if (!strcmp(o->lookup[i], title)) {
+            return;
+        }
+    }
+    if (o->lookups < NAMED) {
+        o->lookup[o->lookups] = title;
+    }
+    o->lookups++;
+}
+
 static void gather(ox *o, ox_node *n, int64_t axis) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
     const ox_const *c = ox_known(o, at);
@@ -149,9 +204,8 @@ static void gather(ox *o, ox_node *n, int64_t axis) {
         if (read_in_place(o, n, x, ox_known(o, at), (int)axis)) {
             return;
         }
-    } else if (!o->told_positions) {
-        o->told_positions = true;
-        ox_note(o, "positions that are computed at run time count from 0: a negative one gives 0");
+    } else {
+        note_lookup(o, n, at);
     }
     ox_begin(o);
     ox_arg(o, x);

@@ -1,6 +1,9 @@
 // What other frameworks call the operators, attributes and functions that there are, and names that
 // are near to one of ours in letters alone: a hint at that one would mislead.
 
+// What an operator means that there is in ONNX alone: the import writes it out.
+#define EIN__IMPORTED "*"
+
 // Names as ein__fold_name leaves them, with a space around each, and the one that is meant; "":
 // none.
 typedef struct ein__foreign {
@@ -62,10 +65,16 @@ static const ein__foreign ein__foreign_op[] = {
     {" silu swish ", "y[i] = x[i] * sigmoid(x[i])"},
     {" rsqrt ", "y[i] = rsqrt(x[i])"},
     {" square sqr ", "y[i] = square(x[i])"},
-    {" addbmm addcdiv addcmul addn all any atan2 castlike cbrt clipbyvalue cot coth cross csc csch "
-     "cumprod dft erfc erfinv exp2 expm1 flip gathernd glu isinf ldexp log10 log1p log2 logit "
-     "logsigmoid "
-     "lppool maxout maxunpool nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
+    {" affinegrid attention bitshift castlike centercroppad col2im concatfromsequence "
+     "constantofshape cumprod deformconv dequantizelinear det dft gathernd globallppool gridsample "
+     "gru if isinf loop lppool lrn lstm maxunpool meanvariancenormalization melweightmatrix onehot "
+     "quantizelinear reversesequence rmsnormalization rnn roialign rotaryembedding scan scatter "
+     "scatterelements scatternd sequenceat sequenceconstruct sequenceempty sequenceerase "
+     "sequenceinsert sequencelength shrink splittosequence stft swiglu tensorscatter topk ",
+     EIN__IMPORTED},
+    {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfc "
+     "erfinv exp2 expm1 flip glu ldexp log10 log1p log2 logit logsigmoid maxout nand ne nor "
+     "reduceall reduceany reducestd reducevar rrelu sec "
      "sech shape sinc size softmin sort xnor ",
      ""},
 };

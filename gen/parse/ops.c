@@ -232,7 +232,10 @@ static void ein__op_unknown(ein_ctx *ctx, const ein__node *node) {
     const char *meant = ein__foreign_meant(EIN__FOREIGN(ein__foreign_op), name);
     if (!meant) meant = ein__op_nearest(name);
     const char *hint = "; an equation may say what it computes";
-    if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
+    if (meant && !strcmp(meant, EIN__IMPORTED))
+        hint =
+            "; it is ONNX's alone: einnet import writes it out, and what it writes may stand here";
+    else if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
     else if (meant && *meant) hint = ein__hint(ctx, meant);
     ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op, hint);
 }

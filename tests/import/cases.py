@@ -16,15 +16,15 @@ RNG = np.random.default_rng(7)
 class Case:
     """args: of the import. dims: other values to run the imported model with. inputs: fixed ones.
     text: words of the .ein text (or of the messages, when code is not 0). reference: the model to
-    compare with, when it is not the imported one."""
+    compare with, when it is not the imported one. said: all that an import says that succeeds."""
 
     def __init__(self, model, code=0, text=(), args=(), dims=None, inputs=None, not_text=(),
-                 files=None, reference=None, tolerance=1e-5, compare=True):
+                 files=None, reference=None, tolerance=1e-5, compare=True, said=None):
         self.model, self.code, self.args, self.dims = model, code, list(args), dims
         self.text = [text] if isinstance(text, str) else list(text)
         self.not_text = [not_text] if isinstance(not_text, str) else list(not_text)
         self.inputs, self.files, self.reference = inputs, files or {}, reference
-        self.tolerance, self.compare = tolerance, compare
+        self.tolerance, self.compare, self.said = tolerance, compare, said
 
 
 def value(name, shape, dtype=F):

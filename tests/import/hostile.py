@@ -1,6 +1,8 @@
 """Files that are cut, bent or built to hurt: each must give a message and an exit code, soon."""
+import glob
 import os
 import random
+import re
 import struct
 import subprocess
 import threading
@@ -156,6 +158,24 @@ def operators_that_are_none(program, folder):
         if problem:
             return problem
     return None
+
+
+@test
+def operators_of_imports_alone(program, folder):
+    """A model of the language that names one is told what to do, whichever it is."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    rows = set()
+    for path in glob.glob(os.path.join(here, "..", "..", "gen", "import", "onnx_*.c")):
+        with open(path) as f:
+            rows |= set(re.findall(r'\{"([A-Z]\w+)", -?\d+, -?\d+, \w+\}', f.read()))
+    for op in sorted(rows):
+        path = put(folder, f"ein 1\nmodel m\ninput x: f32[2,3]\noutput y\ny = {op}(x)\n".encode(),
+                   "m.ein")
+        done = subprocess.run([*program, "equations", path], capture_output=True, text=True)
+        hints = ("einnet import writes it out", "did you mean", "; write ")
+        if "unknown operator" in done.stderr and not any(h in done.stderr for h in hints):
+            return done.stderr
+    return None if len(rows) > 100 else f"{len(rows)} operators"
 
 
 @test

@@ -322,3 +322,23 @@ def is_inf_both_ways():
     m = model([node("IsInf", "x", "a"), node("IsInf", "x", "b", detect_negative=0),
                node("IsInf", "x", "c", detect_positive=0)], {"x": [5]}, "a b c")
     return Case(typed(m, **dict.fromkeys("abc", TensorProto.BOOL)), inputs={"x": x})
+
+
+def looked_up(nodes, said, at=None):
+    """What an import says about positions that may be negative."""
+    return Case(model(nodes, {"x": [5, 4], "at": at or value("at", [3], I64)}, "y",
+                      [const("five", np.int64(5))]), said=said, compare=False)
+
+
+each("lookup_named", lambda: looked_up(
+    [node("Gather", "x at", f"y{i}", name=f"table{i}") for i in range(5)] + [
+        node("Sum", "y0 y1 y2 y3 y4", "y")],
+    'note: what is read at a negative position is 0, where ONNX counts from the end: node '
+    '"table0", node "table1", node "table2" and 2 more'))
+each("lookup_of_places", lambda: looked_up([
+    node("ArgMax", "x", "a", axis=0, keepdims=1), node("Mod", "at five", "m"),
+    node("ReduceMax", "m", "top", keepdims=1), node("Add", "a top", "b"),
+    node("Min", "b five", "c"), node("Gather", "x c", "y", axis=1)], ""))
+each("lookup_of_bytes", lambda: looked_up(
+    [node("Cast", "at", "i", to=I64), node("Gather", "x i", "y")], "",
+    value("at", [3], TensorProto.UINT8)))

@@ -54,6 +54,8 @@ def check(program, name, folder):
     if code != c.code:
         return f"exit code {code}, not {c.code}: {messages}"
     text = messages
+    if c.said is not None and re.sub(r"^\S*: ", "", messages.strip()) != c.said:
+        return f"it says {messages!r}"
     if code == 0:
         with open(ein, encoding="utf-8") as f:
             text = f.read()
