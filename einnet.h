@@ -305,8 +305,8 @@ EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *tex
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
 // Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
 EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
-// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32;
-// before anything is planned or derived.
+// In the other modes, and in FP32 where its factors are f16, `node` (a tensor that the model
+// computes, or a block: all in it) keeps FP32; before anything is planned or derived.
 EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
