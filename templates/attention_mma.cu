@@ -2,7 +2,8 @@
 //@key params  its parameters
 //@key T       type of the operands in shared memory
 //@key resident  blocks of a multiprocessor; registers are not to be spilled for the sake of more
-//@key RW      warps along the rows
+//@key W       warps of a block
+//@key RW      of these, along the rows
 //@key RM      times 16 rows that a warp has
 //@key NK      keys a warp takes at a time
 //@key KC      depth of a part of the keys
@@ -67,10 +68,10 @@
 // the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared
 // memory at once. Values are on their way while scores are made, the next keys while values are
 // multiplied.
-static __global__ void __launch_bounds__(128, $resident) $name($params) {
+static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
     typedef $T T;
     typedef tensor_type<T> type;
-    const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;
+    const int W = $W, RW = $RW, KW = W / RW, RM = $RM, NK = $NK, cols = $cols;
     const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
     //@if across
     const int ACROSS = KW * NK + 8;  // from what all keys have to the next of it
@@ -134,7 +135,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
     //@end
     //@if product
     $begin;
-    for (int e = (int)threadIdx.x; e < $queries; e += 128) {
+    for (int e = (int)threadIdx.x; e < $queries; e += 32 * W) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;
     }
@@ -160,6 +161,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
 #pragma unroll
             for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;
     }
+#pragma unroll 1
     for (int u0 = $first; $goes; $step) {
         //@if stop
         if ($stop) {
@@ -236,7 +238,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
                 continue;  // scores stay 0
             }
             //@end
-#pragma unroll 4
+#pragma unroll
             for (int k = 0; k < KC; k += 8 * WORD) {
                 unsigned a[RM][4], b[4];
 #pragma unroll
@@ -463,7 +465,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
         }
     }
     if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
-    for (int e = (int)threadIdx.x; e < $lines * cols / 4; e += 128) {
+    for (int e = (int)threadIdx.x; e < $lines * cols / 4; e += 32 * W) {
         const int row = e / (cols / 4), at = e % (cols / 4) * 4;
         const joined_keys all = $joined;
 #pragma unroll

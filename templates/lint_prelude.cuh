@@ -345,6 +345,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $others KW - 1
 #define $T float
 #define $resident 4
+#define $W 4
 #define $RW 2
 #define $RM 1
 #define $NK 32

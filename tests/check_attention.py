@@ -140,7 +140,15 @@ MODELS = {
         # Bands of which whole turns are beyond the ends.
         (20, 260, 260, 36, 40, (2, 90)), (20, 200, 200, 20, 24, (-1, 120)),
     ],
+    # Heads whose columns, or parts of whose depth, leave a thread few registers.
+    "deep": [
+        (2, 70, 150, 128, 128, "plain"), (1, 130, 200, 160, 160, "causal"),
+        (1, 40, 90, 256, 256, "none"), (1, 70, 90, 200, 144, "turned"),
+        (1, 33, 70, 136, 240, "swapped"), (1, 90, 90, 128, 160, (2, 20)),
+    ],
 }
+# batches, rows and keys, depth: heads that are one kernel on tensor cores.
+DEEP = [(8, 1024, 128), (8, 4096, 128), (16, 1024, 160), (16, 256, 160)]
 MASKS = {"causal": "select(idx(j) <= idx(i), %s, -1e9)",
          "ahead": "select(2 * idx(i) - 5 < idx(j), -1e9, %s)",
          "added": "(%s) + select(idx(i) >= idx(j) - 3, 0, log(0))",
@@ -191,7 +199,9 @@ RUNS = {"small": longer([("nano", "plain", "fp32"), ("h200", "race", "tf32"),
                         [("h200", "plain", "tf32"), ("h200", "plain", "fp16")]),
         "windows": longer([("h200", "plain", "fp32"), ("orin-nx", "plain", "fp16")],
                           [("h200", "race", "fp32"), ("h200", "race", "tf32"),
-                           ("nano", "san", "fp32")])}
+                           ("nano", "san", "fp32")]),
+        "deep": longer([("orin-nx", "race", "fp16")],
+                       [("orin-nx", "san", "tf32"), ("orin-nx", "plain", "fp32")])}
 # What is compiled for which architecture; turns of windows are few lines more in the same kernels.
 NVCC = {"small": longer([("orin-nx", 87, "fp16")],
                         [("h200", 90, "fp32"), ("nano", 75, "fp32"), ("h200", 90, "tf32")]),
@@ -199,8 +209,11 @@ NVCC = {"small": longer([("orin-nx", 87, "fp16")],
                         [("nano", 75, "fp32"), ("h200", 90, "fp16"), ("h200", 90, "fp32"),
                          ("h200", 75, "tf32"), ("orin-nx", 87, "fp16")]),
         "windows": longer([("h200", 90, "fp16")],
-                          [("orin-nx", 87, "fp32"), ("h200", 90, "tf32")])}
-TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
+                          [("orin-nx", 87, "fp32"), ("h200", 90, "tf32")]),
+        "deep": longer([("orin-nx", 87, "fp16")],
+                       [("orin-nx", 87, "tf32"), ("h200", 90, "fp16"), ("h200", 90, "tf32")])}
+# On tensor cores.
+TENSOR_TILES = {"W": {4, 8}, "RW": {1, 2, 4}, "RM": {1, 2}, "NK": {32, 48, 64}}
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
 
 
@@ -303,12 +316,23 @@ def check_tiles(texts, tiles):
 
 
 def check_room(tf32, fp16):
-    """Tiles of f32 take more shared memory than every block has where they gain by it; halves are
-    multiplied where no block can ask for more, so theirs never do."""
+    """Tiles take more shared memory than every block has where they gain by it; halves are
+    multiplied where no block can ask for more, too, so that most of theirs do not."""
     asks = [text.count("extern __shared__") for text in (tf32, fp16)]
-    static = len(re.findall(r"__shared__ shared_words<\d+> words", tf32))
-    if asks[0] < 5 or asks[1] or not static:
-        raise run_models.Failure("%d and %d kernels ask, %d do not" % (*asks, static))
+    static = [len(re.findall(r"__shared__ shared_words<\d+> words", x)) for x in (tf32, fp16)]
+    if min(asks + static) < 1 or asks[1] > static[1]:
+        raise run_models.Failure("%d and %d kernels ask, %d and %d do not" % (*asks, *static))
+
+
+def check_deep(folder, math, dtype):
+    """Deep heads are one kernel, and that on tensor cores."""
+    for heads, n, depth in DEEP:
+        path = os.path.join(folder, "deep_%d_%d_%s.ein" % (depth, n, dtype))
+        with open(path, "w") as out:
+            out.write(model([(heads, n, n, depth, depth, "plain")]).replace("f32[", dtype + "["))
+        text = emit(path, ["--math", math])
+        if (len(kernels(text)[0]), kernels(text)[1]) != (1, 1) or "mma.sync" not in text:
+            raise run_models.Failure("%d x %d x %d: %s" % (heads, n, depth, kernels(text)))
 
 
 def check_masks(text, cases):
@@ -599,7 +623,8 @@ def main():
             with open(path, "w") as out:
                 out.write(model(cases))
             texts.append(emit(path, []))
-            jobs.append(("masks of " + name, check_masks, (texts[-1], cases)))
+            if name != "deep":  # in FP32 those are several kernels
+                jobs.append(("masks of " + name, check_masks, (texts[-1], cases)))
             jobs.append(("loads of " + name, check_loads, (texts[-1], name == "large")))
             tensor_texts += [emit(path, ["--math", math, "--only-math"])
                              for math in ("tf32", "fp16")]
@@ -618,6 +643,9 @@ def main():
                          for mode, math, what, old, new in WINDOW_FAULTS if LONG]
                 jobs += [("estimates of windows, %s" % math, check_window, (folder, math))
                          for math in ("fp32", "tf32", "fp16")]
+            if name == "deep":
+                jobs += [("heads of %s in %s" % deep[::-1], check_deep, (folder, *deep))
+                         for deep in (("fp16", "f16"), ("fp16", "f32"), ("tf32", "f32"))]
             if name == "large":
                 jobs.append(("room in shared memory", check_room, tensor_texts[-2:]))
             for gpu, mode, math in RUNS[name]:

@@ -114,7 +114,7 @@ static void ein__kattention_lay(const ein__kgen *g, ein__kattention_form *f) {
     t.key_across = f->a.dot.i && ein__kattention_across(g, f, f->key, &f->keys, &f->depth);
     t.value_across = ein__kattention_across(g, f, f->value, &f->keys, &f->cols);
     ein__tensor_parts(&t);
-    if (ein__attention_shared(&t) <= ein__tensor_room(ein__gpu_of(g->ctx), &t)) f->t = t;
+    if (ein__attention_shared(&t) <= ein__shared_room(ein__gpu_of(g->ctx), 1)) f->t = t;
 }
 
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
@@ -372,12 +372,12 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     bool across = vec == 1 && ein__kattention_across(g, f, read, outer, inner);
     const char *test = ein__kaxes_test(g, outer, inner);
     l.copy = later && ein__kattention_copies(g, f, read, vec);
-    long long step = vec, n = across ? no : ni / step;
+    long long step = vec, n = across ? no : ni / step, threads = 32 * f->t.warps;
     int64_t apart = 0;
     ein__kaxes first = *outer;
     // Places that are constants apart have one address.
-    if (l.copy && outer->n == 1 && 128 % n == 0)
-        apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
+    if (l.copy && outer->n == 1 && threads % n == 0)
+        apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (threads / n);
     if (apart) first.at = ein__namef(ctx, "%s(int)threadIdx.x / %lld", outer->from, n);
     g->reached = l.copy ? test : NULL;
     g->reached_level = 0;

@@ -4,11 +4,12 @@ enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads 
 
 // Which elements of a part the thread loads, written so that compilers see the distance from one to
 // the next.
-static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const char *outer,
-                                  const char *inner, const char *const *names, ein__key *k) {
+static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, int threads,
+                                  const char *outer, const char *inner, const char *const *names,
+                                  ein__key *k) {
     ein_ctx *c = g->ctx;
     ein__buf place = {0};
-    long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
+    long long wide = (long long)l->wide, pass = wide && threads % wide == 0 ? threads / wide : 0;
     const char *by = l->width > 1 ? ein__namef(c, " * %d", l->width) : "";
     if (pass)
         ein__putf(&place,
@@ -16,12 +17,12 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
                   "(int)threadIdx.x %% %lld%s;\n",
                   outer, wide, pass, inner, wide, by);
     else
-        ein__putf(&place, "const int e = (int)threadIdx.x + 128 * i, %s = %s, %s = %s;\n", outer,
-                  l->outer, inner, l->inner);
-    if (l->all % 128)
+        ein__putf(&place, "const int e = (int)threadIdx.x + %d * i, %s = %s, %s = %s;\n", threads,
+                  outer, l->outer, inner, l->inner);
+    if (l->all % threads)
         ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
                   (long long)(pass ? l->rows : l->all));
-    ein__key times[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
+    ein__key times[] = {{names[0], ein__namef(c, "%lld", (long long)ein__ceil(l->all, threads))},
                         {names[1], ein__name_n(c, place.s, place.n)}};
     memcpy(k, times, sizeof times);
     ein__buf_free(&place);
@@ -78,11 +79,12 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
     bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
     k[1] = (ein__key){"sum", sum ? "1" : ""};
+    int threads = 32 * f->t.warps;
     bool tensor = f->t.math != EIN__MATH_FP32, keys = tensor && f->t.key_across,
          values = tensor && f->t.value_across;
-    ein__kattention_times(g, &x->key, keys ? "k" : "key", keys ? "key" : "k", ein__kkey_times,
-                          k + 2);
-    ein__kattention_times(g, &x->value, values ? "col" : "key", values ? "key" : "col",
+    ein__kattention_times(g, &x->key, threads, keys ? "k" : "key", keys ? "key" : "k",
+                          ein__kkey_times, k + 2);
+    ein__kattention_times(g, &x->value, threads, values ? "col" : "key", values ? "key" : "col",
                           ein__kvalue_times, k + 2 + EIN__KATTENTION_TIMES);
 }
 
@@ -107,7 +109,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 32 * t->warps)) {
         ein__key k[COUNT] = {{0}};
         ein__key own[OWN] = {
             {"RM", ein__namef(c, "%d", t->rm)}, {"RN", ein__namef(c, "%d", t->rn)},
@@ -141,7 +143,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 32, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 33, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -156,13 +158,15 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (half) ein__kneed(g, EIN__NEED_HALF);
     if (t->value_across) ein__kneed(g, EIN__NEED_ATTEND_ACROSS);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 32 * t->warps)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
         const char *zero = x.beyond[1];
         if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
+        const char *loaded = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t));
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
+            {"W", ein__namef(c, "%d", t->warps)},
             {"RW", ein__namef(c, "%d", t->rw)},
             {"RM", ein__namef(c, "%d", t->rm)},
             {"NK", ein__namef(c, "%d", t->nk)},
@@ -171,7 +175,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
             {"room", ein__namef(c, "%lld", (long long)part)},
             {"storage", ein__kattention_storage(g, t, l)},
-            {"split", t->rw < 4 ? "1" : ""},
+            {"split", t->rw < t->warps ? "1" : ""},
             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
             {"begin", ein__kattention_started(g, t, "load_keys", ", 0")},
             {"ahead", x.value.copy && !*x.stop ? ahead : ""},
@@ -189,8 +193,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
             {"pairs", f->pairs ? "1" : ""},
             {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", x.key.copy ? "8" : "4"},
-            {"valueTurns", x.value.copy ? "8" : "4"},
+            {"keyTurns", x.key.copy ? "16" : loaded},
+            {"valueTurns", x.value.copy ? "16" : loaded},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s},
             {"zeroKeys", x.beyond[0]},

@@ -1,9 +1,10 @@
 // How the kernels of an attention cut the work up, and what they cost. Without tensor cores
 // (templates/attention.cu) a block of 8 x 16 threads takes 8 * rm rows and 16 * rn keys at a time,
 // rc columns a thread in runs of vc; kc of the depth and kv of the keys are in shared memory at
-// once. On tensor cores (templates/attention_mma.cu) a block has `rw` warps of 16 rows, and 4 / rw
-// warps share the keys of a row, nk each at a time. In a band, rows of a tile are of one residue
-// modulo the dilation, and keys are counted from the tile's first row on (see emit_band.c).
+// once. On tensor cores (templates/attention_mma.cu) `rw` of a block's four or eight warps have 16
+// or 32 rows each, and the others share the keys of these rows, nk each at a time. In a band, rows
+// of a tile are of one residue modulo the dilation, and keys are counted from the tile's first row
+// on (see emit_band.c).
 //
 // A tile of few rows (templates/attention_few.cu) is no matter of arithmetic but of reading keys
 // and values once, at the memory's rate: `lanes` lanes share a key, and a block's lanes take
@@ -17,7 +18,7 @@ typedef struct ein__attention_tile {
     int rows, keys, width;  // of a tile: rows, keys at a time, columns filled up
     int rm, rn, rc, vc, kc, kv;
     ein__math math;  // FP32: without tensor cores
-    int rw, nk;
+    int warps, rw, nk;
     bool key_across, value_across;  // with tensor cores: keys lie together, not what one has
     int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
                              // for that and the values, or for what warps share in the end
@@ -28,6 +29,7 @@ typedef struct ein__attention_tile {
     int64_t most;   // ... that one meets at most ...
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
+    bool ends;      // some row has not all of them
     ein__attention_mask mask;
     int64_t score;  // operations of a score where no mask hides it
     int64_t asked;  // the first cache's cycles for what two keys' scores of a warp read
@@ -44,18 +46,20 @@ typedef struct ein__attention_tile {
 
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
-    EIN__ATTENTION_MOST = 99 * 1024,    // ... and with, as tiles of products (product.c)
     EIN__ATTENTION_COLUMNS = 256,
     EIN__ATTENTION_CHUNK = 32,    // of the depth
     EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
     EIN__ATTENTION_RESIDENT = 4,  // blocks of an SM, at most
     EIN__ATTENTION_SAMPLES = 64,  // tiles looked at for how many keys one meets
-    // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; registers
-    // of a thread for scores and the result, and beside them.
-    EIN__ATTENTION_WIDE = 128,
+    // With tensor cores: bytes of a part of the depth, where it is not all at once; registers of a
+    // thread beside those for scores and the result, as compilers like to have them; the least they
+    // get by with; more for each thing that a kernel does beside; and all that there can be.
     EIN__ATTENTION_PART = 256,
-    EIN__ATTENTION_SUMS = 144,
     EIN__ATTENTION_KEPT = 66,
+    EIN__ATTENTION_LEAST = 63,
+    EIN__ATTENTION_MORE = 4,
+    EIN__ATTENTION_LARGEST = 255,
+    EIN__ATTENTION_PERCENT = 90,  // of the time that a tile may take which asks for shared memory
     // Elements that rows of keys that lie together begin later: in different banks.
     EIN__ATTENTION_ACROSS = 8,
     // Instructions, counted in machine code: of a score beside its expression (maximum,
@@ -63,13 +67,16 @@ enum {
     EIN__ATTENTION_SCORE = 5,
     EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
-    // Tenths of the busiest unit's time that a turn takes: with tensor cores, by eleven kernels
-    // measured on an H200, of all blocks that an SM has, and of one block beside its steps; of few
-    // rows (assumed). Cycles for each value that one warp has of another's keys in the end.
+    EIN__ATTENTION_ROUND = 7,  // of four elements rounded where they lie
+    // With tensor cores a turn takes more than its busiest unit: hundredths of that unit's time,
+    // beside a block's steps, and cycles of an SM for four warps, whatever they do, where others
+    // hide the rest. By eleven kernels measured on an H200 and by models of what nvcc makes of
+    // twelve more (bench/issue.py, which is near those of longformer). Tenths of what a turn of few
+    // rows takes (assumed). Cycles for each value that one warp has of another's keys in the end.
     // Without tensor cores hundredths of what the arithmetic takes, for each block of an SM and
     // once more, by four measured kernels.
-    EIN__ATTENTION_APART = 30,
-    EIN__ATTENTION_BLOCK = 24,
+    EIN__ATTENTION_APART = 145,
+    EIN__ATTENTION_MEETS = 600,
     EIN__ATTENTION_JOIN = 10,
     EIN__ATTENTION_MANY = 93,
     EIN__ATTENTION_ALONE = 45,
@@ -117,6 +124,7 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
                                .batch = ein__attention_extent(a, a->batch),
                                .nrow = ein__attention_extent(a, a->rows),
                                .residues = 1,
+                               .warps = 4,
                                .parts = 1};
     if (a->band) {
         int64_t d = a->d < 0 ? -a->d : a->d;
@@ -124,6 +132,7 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
         t->nrow = ein__ceil(t->nrow, d);
     }
     t->masked = ein__attention_masked(ctx, a, &t->mask) && t->nrow <= INT32_MAX;
+    t->ends = t->masked || a->band;
     ein__attention_score s = ein__attention_scores_of(ctx, a);
     ein__ex score = t->masked ? ein__score_as(ctx, &s, t->mask.kept) : s.ex;
     t->score = ein__ex_operations(ctx, score) + (s.factor == 0 && a->alpha != 1);
@@ -340,7 +349,7 @@ static int64_t ein__attention_shared(const ein__attention_tile *t) {
 // Parts of keys and values in shared memory, as they lie in memory: where it is keys that lie
 // together, what all of them have is a row there.
 static void ein__tensor_parts(ein__attention_tile *t) {
-    int64_t size = ein__math_bytes(t->math), split = 4 / t->rw;
+    int64_t size = ein__math_bytes(t->math), split = t->warps / t->rw;
     int64_t across = size * (t->keys + EIN__ATTENTION_ACROSS), one = size * t->keys;
     t->key_part = t->key_across ? t->kc * across : ein__times(one, ein__attention_pitch(t, t->kc));
     t->part = t->key_part;
@@ -350,18 +359,38 @@ static void ein__tensor_parts(ein__attention_tile *t) {
     t->part = ein__most(t->part, (split - 1) * t->rw * t->rm * 32 * 4 * (t->width / 2 + 4));
 }
 
-// Shared memory that tiles on tensor cores may have. Halves are multiplied on GPUs too whose blocks
-// cannot ask for more.
-static int64_t ein__tensor_room(const ein__gpu *g, const ein__attention_tile *t) {
-    return t->math == EIN__MATH_TF32 ? ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1))
-                                     : EIN__ATTENTION_SHARED;
+// Registers of a thread for scores and the result.
+static int ein__attention_sums(const ein__attention_tile *t) {
+    return t->rm * (t->width + t->nk) / 2;
 }
 
-// Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
-static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, int rm, int nk) {
-    int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
-    int64_t parts = ein__ceil(t->depth * size, EIN__ATTENTION_PART);
+// Whether threads that load a part have different places in their rows each time.
+static bool ein__attention_uneven(const ein__attention_tile *t) {
+    int64_t vector = 16 / ein__math_bytes(t->math), threads = 32 * t->warps;
+    int64_t key = (t->key_across ? t->keys : t->kc) / vector;
+    int64_t value = (t->value_across ? t->keys : t->width) / vector;
+    return threads % key || threads % value;
+}
+
+// Registers that a thread cannot do without: more where warps share the keys of a row, where a row
+// may lack some, where what lies together is keys, where scores read something, and for places.
+static int ein__tensor_registers(const ein__attention_tile *t) {
+    int more = t->rw < t->warps;
+    more += t->ends || t->nkey % t->keys;
+    more += t->key_across || t->value_across;
+    more += t->asked > 0;
+    more += ein__attention_uneven(t);
+    return ein__attention_sums(t) + EIN__ATTENTION_LEAST + more * EIN__ATTENTION_MORE;
+}
+
+// Whether a tile with `rw` of its warps along the rows, 16 * rm of them each, fits that take `nk`
+// keys at a time, and of the depth all (`deep` false) or parts.
+static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, int rm, int nk,
+                             bool deep) {
+    int64_t size = ein__math_bytes(t->math), step = 32 / size, split = t->warps / rw;
+    int64_t parts = deep ? ein__ceil(t->depth * size, EIN__ATTENTION_PART) : 1;
     int64_t kc = ein__up(ein__ceil(t->depth, parts), step), keys = split * nk;
+    if (deep && parts == 1) return false;
     t->kc = (int)kc;
     t->rw = rw;
     t->rm = rm;
@@ -371,8 +400,8 @@ static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, 
     t->width = (int)ein__up(t->cols, 16);
     t->query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
     ein__tensor_parts(t);
-    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
-           ein__attention_shared(t) <= ein__tensor_room(g, t);
+    return ein__tensor_registers(t) <= EIN__ATTENTION_LARGEST &&
+           ein__attention_shared(t) <= ein__shared_room(g, 1);
 }
 
 // What blocks read and the L2 cache has: keys and values once more for every tile of rows, and what
@@ -400,27 +429,57 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
     int64_t *const part[] = {&products, &wide, &narrow}, inside = ein__attention_inside(ctx, a, t);
     for (int p = 0; p < 3; p++) *part[p] = ein__times(*part[p], inside) / 1000;
-    int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE);
+    int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE),
+            threads = 32 * t->warps;
     int64_t key = ein__attention_issued(a, &t->load[1], t->keys * depth);
     int64_t value = ein__attention_issued(a, &t->load[2], t->keys * t->width);
     int64_t copied = (key ? 0 : depth) + (value ? 0 : t->width);
-    int64_t copies = t->keys * copied * size / 16 / 128 * EIN__ATTENTION_COPY + (key + value) / 128;
+    int64_t bytes = t->keys * copied * size, rounded = half ? 0 : bytes / 16;
+    int64_t copies = bytes / 16 / threads * EIN__ATTENTION_COPY + (key + value) / threads;
+    copies += rounded * EIN__ATTENTION_ROUND / threads;
     int64_t issued = products + wide + narrow + copies;
     if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
-    issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
-    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = ein__sm_lanes(g);
+    issued = ein__times(ein__plus(scores, issued + EIN__ATTENTION_TURN), t->warps) / 4;
+    int64_t flop = t->warps * products * 16 * 8 * step * 2, lanes = ein__sm_lanes(g);
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
-    int64_t answered = 4 * (4 * wide + narrow + t->rm * t->nk / 4 * t->asked);
+    int64_t answered = t->warps * (4 * wide + narrow + t->rm * t->nk / 4 * t->asked);
+    answered += rounded * 2 / 8;  // 16 bytes each, read and written
     return ein__most(issued, ein__most(multiplied, answered));
 }
 
 // Blocks of an SM for whose registers and shared memory there is room.
 static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile *t) {
-    int registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
+    int registers = ein__attention_sums(t) + EIN__ATTENTION_KEPT;
+    if (ein__attention_uneven(t)) registers += EIN__ATTENTION_MORE;
+    if (registers > EIN__ATTENTION_LARGEST) registers = EIN__ATTENTION_LARGEST;
     int64_t shared = ((int64_t)g->sm_kb << 10) / (ein__attention_shared(t) + EIN__SHARED_RESERVED),
-            most = ein__most(1, ein__least(512 / registers, shared));
+            most = ein__most(1, ein__least(2048 / t->warps / registers, shared));
     return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
+}
+
+// Loads of 16 bytes through registers that a thread has on their way at once, by the registers that
+// there are.
+static int ein__attention_loaded(const ein__gpu *g, const ein__attention_tile *t) {
+    enum { MANY = 64, SOME = 24 };
+    int all = 2048 / t->warps / ein__attention_resident(g, t);
+    if (all > EIN__ATTENTION_LARGEST) all = EIN__ATTENTION_LARGEST;
+    int spare = all - ein__attention_sums(t) - EIN__ATTENTION_KEPT;
+    return spare >= MANY ? 16 : spare >= SOME ? 8 : 4;
+}
+
+// Steps of a turn in which a block waits for keys (from 1 on) or values (2) that go through
+// registers, and are not on their way meanwhile.
+static int64_t ein__attention_waits(const ein__gpu *g, const ein__attention_tile *t, int from) {
+    int64_t waits = 0, size = ein__math_bytes(t->math);
+    for (int k = from; k < 3; k++) {
+        const ein__attention_work *w = &t->load[k];
+        bool across = k == 1 ? t->key_across : t->value_across;
+        bool copied = !w->computed && w->bytes == size && (across || w->width * size == 16);
+        int64_t loads = t->keys * (k == 1 ? t->kc : t->width) / ein__most(w->width, 1);
+        if (!copied) waits += ein__ceil(loads, 32 * t->warps * ein__attention_loaded(g, t));
+    }
+    return waits;
 }
 
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
@@ -434,15 +493,15 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t turn = ein__attend_cycles(ctx, a, t), query = ein__attention_query(ctx, a, t) / 128;
     int64_t all = ein__plus(ein__times(turn, span), query), clock = 1000 * g->sms * 2 * lanes;
-    int64_t ps = ein__muldiv(ein__times(all, EIN__ATTENTION_APART) / 10, clock, g->fp32);
+    all = ein__times(all, EIN__ATTENTION_APART) / 100;
+    all = ein__plus(all, ein__times(span, t->warps * EIN__ATTENTION_MEETS / 4));
+    int64_t ps = ein__muldiv(all, clock, g->fp32);
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
-    // What is computed is waited for, not on its way meanwhile.
-    int64_t waits = ein__attention_issued(a, &t->load[1], 1) > 0;
-    waits += ein__attention_issued(a, &t->load[2], 1) > 0;
-    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
+    int64_t waits = ein__attention_waits(g, t, a->dot.i ? 1 : 2);
+    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 3);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
-    int64_t block = ein__times(ein__times(turn, turns), EIN__ATTENTION_BLOCK) / 10;
-    block += (4 / t->rw - 1) * t->rm * (t->width / 2 + 4) * EIN__ATTENTION_JOIN;
+    int64_t block = ein__times(ein__times(turn, turns), EIN__ATTENTION_APART) / 100;
+    block += (t->warps / t->rw - 1) * t->rm * (t->width / 2 + 4) * EIN__ATTENTION_JOIN;
     chain = ein__plus(chain, ein__muldiv(block, clock, g->fp32));
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
@@ -633,25 +692,42 @@ static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int6
                      ein__attention_moved(ctx, &z, second, 3, bytes_out));
 }
 
+// Tiles on tensor cores. Halves are multiplied on GPUs too whose blocks cannot ask for shared
+// memory, should the program be compiled for one: theirs ask only where much is gained.
+static void ein__attention_tensor(ein_ctx *ctx, const ein__attention *a, int64_t memory,
+                                  ein__attention_tile *t, ein__attention_tile *best) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    static const int keys[] = {64, 48, 32, 16};
+    ein__attention_tile large = {0};
+    t->key_across = a->dot.i && ein__attention_lies_across(ctx, a, a->key, a->depth);
+    t->value_across = ein__attention_lies_across(ctx, a, a->value, a->cols);
+    // Warps, of them those along the rows, 16 rows of one, its keys, parts of the depth.
+    for (int cut = 0; cut < 2 * 3 * 2 * 4 * 2; cut++) {
+        t->warps = cut % 2 ? 8 : 4;
+        if (!ein__tensor_fits(g, t, t->warps >> cut / 2 % 3, 2 >> cut / 6 % 2, keys[cut / 12 % 4],
+                              cut / 48))
+            continue;
+        bool asks = ein__attention_shared(t) > EIN__ATTENTION_SHARED && t->math == EIN__MATH_FP16;
+        ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, t, asks ? &large : best);
+    }
+    if (large.rows && (!best->rows || large.all < best->all / 100 * EIN__ATTENTION_PERCENT))
+        *best = large;
+}
+
 // The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
 static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attention *a,
                                                int64_t memory) {
     ein__attention_tile t, best = {0};
     ein__math math = ein__attention_mode(ctx, a);
     if (!ein__attention_sizes(ctx, a, &t)) return best;
-    bool tensor =
-        math != EIN__MATH_FP32 && t.cols <= EIN__ATTENTION_WIDE && t.depth <= EIN__PRODUCT_DEPTH;
     for (int rm = 8; rm > 0; rm--)
         for (int rn = 4; rn > 1; rn /= 2)
             if (ein__attention_fits(&t, rm, rn))
                 ein__attention_offer(ctx, a, ein__attend_plain_ps, memory, &t, &best);
     (void)ein__attention_sizes(ctx, a, &t);
     t.math = math;
-    t.key_across = a->dot.i && ein__attention_lies_across(ctx, a, a->key, a->depth);
-    t.value_across = ein__attention_lies_across(ctx, a, a->value, a->cols);
-    for (int cut = 0; tensor && cut < 18; cut++)
-        if (ein__tensor_fits(ein__gpu_of(ctx), &t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
-            ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
+    if (math != EIN__MATH_FP32 && t.depth <= EIN__PRODUCT_DEPTH)
+        ein__attention_tensor(ctx, a, memory, &t, &best);
     bool few = ein__few_sizes(ctx, a, &t);
     for (int cut = 0; few && cut < 9; cut++)
         if (ein__few_fits(a, &t, 32 >> cut / 3, 4 >> cut % 3))
