@@ -22940,6 +22940,21 @@ static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
     return wide;
 }
 
+// Whether the model stores what both products multiply as halves: elements as they are, and weights
+// of the values.
+static bool ein__attends_halves(ein_ctx *ctx, const ein__attention *a) {
+    const ein__ex part[] = {a->query, a->key, a->value};
+    bool half = ein__multiplies_halves(ctx) && a->dot.i, weights = false;
+    for (int p = 0; p < 3 && half; p++) half = ein__moves_halves(ctx, part[p], false);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, a->out)->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && half; i++) {
+        uint32_t v = ein__ex_get(ctx, reads[i])->val;
+        half = ctx->value[v].dtype == EIN__F16;
+        for (int k = 0; k < a->n; k++) weights |= a->inner[k].i == v;
+    }
+    return half && weights;
+}
+
 // The arithmetic of both products where tensor cores multiply; FP32 where they do not.
 static ein__math ein__attention_mode(ein_ctx *ctx, const ein__attention *a) {
     if (ein__gpu_of(ctx)->cc < 80 || ein__keeps_fp32(ctx, a->out)) return EIN__MATH_FP32;
@@ -22947,6 +22962,7 @@ static ein__math ein__attention_mode(ein_ctx *ctx, const ein__attention *a) {
         if (ein__keeps_fp32(ctx, a->inner[k])) return EIN__MATH_FP32;
     if (ein__attention_is_wide(ctx, a))
         return ein__gpu_of(ctx)->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
+    if (ein__attends_halves(ctx, a)) return EIN__MATH_FP16;
     return ctx->desc.math == EIN_MATH_TF32   ? EIN__MATH_TF32
            : ctx->desc.math == EIN_MATH_FP16 ? EIN__MATH_FP16
                                              : EIN__MATH_FP32;
@@ -39129,7 +39145,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
 // Whether convolutions may take their tensors in NHWC too: where that could be cheaper, as for
 // calls and for tensor cores' tiles, whose loads of a window's channels are one.
 static bool ein__may_reorder(const ein_ctx *ctx) {
-    bool tensor = ctx->desc.math != EIN_MATH_FP32,
+    bool tensor = ctx->desc.math != EIN_MATH_FP32 || ein__has_halves(ctx),
          calls = ctx->desc.libs == EIN_LIBS_ALL && (ctx->desc.probe || shlen(ctx->costs));
     return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }

@@ -276,7 +276,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
 // Whether convolutions may take their tensors in NHWC too: where that could be cheaper, as for
 // calls and for tensor cores' tiles, whose loads of a window's channels are one.
 static bool ein__may_reorder(const ein_ctx *ctx) {
-    bool tensor = ctx->desc.math != EIN_MATH_FP32,
+    bool tensor = ctx->desc.math != EIN_MATH_FP32 || ein__has_halves(ctx),
          calls = ctx->desc.libs == EIN_LIBS_ALL && (ctx->desc.probe || shlen(ctx->costs));
     return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
