@@ -26696,11 +26696,17 @@ static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves
 
 // Whether what a kernel for contraction `s` reads as f32 is better copied as halves than converted
 // by every load: such loads are waited for, those of halves are on their way while others are used.
+// A copy that another product reads costs nothing more.
 static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr *const *read) {
     ein__val had[2];
     int64_t copies = ein__copies_cost(z, read), copied, halves;
-    if (!copies) return false;
-    for (int k = 0; k < 2; k++) had[k] = z->half[read[k]->val];
+    bool floats = false;
+    for (int k = 0; k < 2; k++) {
+        const ein__value *was = &z->ctx->value[z->now[read[k]->val].i];
+        floats |= !was->weight_only && was->dtype == EIN__F32;
+        had[k] = z->half[read[k]->val];
+    }
+    if (!floats) return false;
     z->operand = EIN__NDTYPE;
     halves = ein__stored_cost(z, s, true);
     int64_t now = ein__least(halves, ein__stored_cost(z, s, false));

@@ -51,6 +51,19 @@ h{0}[c] = sum(s) b{0}[c,s] * p[{0},s+12]
 r{0} = Reshape(h{0}; shape=[1,C])
 """
 
+GATED = """ein 1
+model gated
+input x: f32[512,2048]
+weight g: f32[2048,5504] = randn(std=0.02)
+weight u: f32[2048,5504] = randn(std=0.02)
+weight d: f32[5504,2048] = randn(std=0.02)
+output y
+a = MatMul(x, g)
+b = MatMul(x, u)
+s[t,i] = a[t,i] * sigmoid(a[t,i]) * b[t,i]
+y = MatMul(s, d)
+"""
+
 
 def states(steps):
     text = [STEP.format(t, "b%d[c,s] * a[c,s] + " % (t - 1) if t else "") for t in range(steps)]
@@ -130,6 +143,17 @@ class Modes(Checks):
                               for mode in ("fp16", "fp32"))
                 self.check("%s on %s" % (name, gpu), half <= full, "%g us, %g" % (half, full))
 
+    def shared_copies(self):
+        """What one product has a copy of as halves the others read as well."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "gated.ein")
+            with open(path, "w") as out:
+                out.write(GATED)
+            options = (path, "--math", "fp16", "--gpu", "h200")
+            own, most = plan(emit(*options, "--libs", "none"))[1], plan(emit(*options))[1]
+            self.check("products of one input", own < 1.2 * most,
+                       "%g us, %g with libraries" % (own, most))
+
     def conversions(self):
         for name in PLAIN:
             path = os.path.join(ROOT, "tests/unseen", name + ".ein")
@@ -157,6 +181,7 @@ def main():
     checks.models()
     checks.recurrence()
     checks.devices()
+    checks.shared_copies()
     checks.conversions()
     checks.kept()
     checks.check("all are made in seconds", slowest[0] < MOST_SECONDS, "%.1f s for %s" % slowest)
