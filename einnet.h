@@ -859,12 +859,13 @@ typedef enum {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of fewer terms (rule_linear.c, rule_beside.c, rule_repeats.c), with products of sums as
-// sums of products (rule_distribute.c).
+// sums of products (rule_distribute.c), with gates' products as two (rule_gate.c).
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
     EIN__FEWER_TERMS,
     EIN__DISTRIBUTED,
+    EIN__GATED,
     EIN__VARIANTS
 } ein__variant;
 
@@ -955,6 +956,7 @@ typedef enum {
     EIN__RULE_REPEATS,
     EIN__RULE_DISTRIBUTE,
     EIN__RULE_COLLECT,
+    EIN__RULE_GATE,
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
@@ -30520,6 +30522,8 @@ static const ein__rule ein__rules[] = {
     // sum(k) W U + sum(k) W V is sum(k) W (U + V): ein__distribute
     [EIN__RULE_COLLECT] = {"collect", "products with one weight collected", EIN__ON_PROGRAM,
                            .apply = NULL},
+    // f(V[i], V[i + n]) is f(V0[i], V1[i]), halves of a product as two: ein__part_gates
+    [EIN__RULE_GATE] = {"gate", "halves of a gate as products", EIN__ON_PROGRAM, .apply = NULL},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
     [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose
@@ -31688,6 +31692,115 @@ EIN__FN bool ein__distribute(ein_ctx *ctx, ein__val *root, int nroot, bool *chan
         ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_collected, NULL, &collected);
     *changed |= collected;
     return ok;
+}
+/* ---- rule_gate.c ---- */
+// Rule `gate`: a product of which one map alone reads both halves, M[i] = f(V[i], V[i + n]), is two
+// products, V0[i] = V[i] and V1[i] = V[i + n] over half of the dimension, f(V0[i], V1[i]): the map
+// is computed where one of them is, from the other one's result, while V, twice as large, would be
+// stored and read once more. So are gated units (GLU, GEGLU, SwiGLU with one matrix) and gated
+// convolutions; what V[i] and V[i + n] read of weights are halves of these.
+
+// By value id: the halves of a product, along dimension `dim` from `n` on; none.
+typedef struct ein__gated {
+    ein__val half[2];
+    uint32_t dim;
+    int64_t n;
+} ein__gated;
+
+// Whether `ix` lies in the first half of 2 * n, or in the second one, which `*second` says.
+static bool ein__lies_in_half(const ein_ctx *ctx, ein__ix ix, int64_t n, bool *second) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    *second = f->lo >= n;
+    return f->q == 1 && !ein__ix_has_gather(ctx, ix) && f->lo >= 0 && f->hi < 2 * n &&
+           f->lo / n == f->hi / n;
+}
+
+// Whether all reads of `v` among `reads` are of one half of dimension `dim` or the other, and both
+// are read.
+static bool ein__reads_halves(const ein_ctx *ctx, const ein__ex *reads, ein__val v, uint32_t dim) {
+    int64_t n = ctx->value[v.i].shape.d[dim];
+    bool half[2] = {false, false}, second;
+    if (n % 2) return false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (e->val != v.i) continue;
+        if (!ein__lies_in_half(ctx, e->ix[dim], n / 2, &second)) return false;
+        half[second] = true;
+    }
+    return half[0] && half[1];
+}
+
+// Whether product `v` is one that is to be two, along `g->dim`.
+static bool ein__find_gate(ein__pass *z, ein__val v, ein__gated *g) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s) || z->uses[v.i] != 1 ||
+        z->readers.first[v.i] == z->readers.first[v.i + 1])
+        return false;
+    ein__val map = z->readers.all[z->readers.first[v.i]];
+    int64_t elements = ein__elements(&ctx->value[map.i].shape);
+    if (!ein__is_map(ctx, map) || 2 * elements != ein__elements(&ctx->value[v.i].shape))
+        return false;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, map)->body);
+    for (uint32_t k = 0; k < s->nt; k++) {
+        *g = (ein__gated){.dim = k, .n = s->n[k] / 2};
+        if (ein__reads_halves(ctx, reads, v, k)) return true;
+    }
+    return false;
+}
+
+static ein__ex ein__gated_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__pass *z = user;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    const ein__gated *g = (const ein__gated *)z->user + e.val;
+    ein__ix ix[EIN__MAX_RANK];
+    bool second = false;
+    memcpy(ix, e.ix, sizeof ix);
+    if (g->half[0].i && !ein__lies_in_half(ctx, ix[g->dim], g->n, &second)) return (ein__ex){0};
+    if (second) ix[g->dim] = ein__ix_addc(ctx, ix[g->dim], -g->n);
+    ein__val from = g->half[0].i ? g->half[second] : z->now[e.val];
+    return ein__ex_read(ctx, from, ein__f64_of(e.bits), ix, (int)e.nix);
+}
+
+// Half `second` of product `v`, whose definition reads what it is to.
+static ein__val ein__gate_half(ein__pass *z, ein__val v, const ein__gated *g, ein__ex body,
+                               int second) {
+    ein_ctx *ctx = z->ctx;
+    ein__ix map[EIN__MAX_ITERS];
+    ein__scope s = *ein__scope_of(ctx, v);
+    s.n[g->dim] = g->n;
+    for (uint32_t k = 0; k < s.nt + s.ns; k++) map[k] = ein__ix_iter(ctx, k, s.n[k]);
+    if (second) map[g->dim] = ein__ix_addc(ctx, map[g->dim], g->n);
+    s.body = ein__ex_subst(ctx, body, map, (int)(s.nt + s.ns));
+    if (!s.body.i) return (ein__val){0};
+    const char *name = ein__namef(ctx, "%s.gate%d", ctx->value[v.i].name, second);
+    ein__val half = ein__pass_value(z, name, v, ctx->value[v.i].dtype, &s);
+    if (half.i) ctx->value[half.i].why = ein__rules[EIN__RULE_GATE].what;
+    return half;
+}
+
+static ein__val ein__rebuild_gates(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__gated *g = (ein__gated *)z->user + v.i, found;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__gated_read, z);
+    if (!body.i) return (ein__val){0};
+    if (!ein__find_gate(z, v, &found)) return ein__with_body(z, v, body);
+    for (int k = 0; k < 2; k++) {
+        found.half[k] = ein__gate_half(z, v, &found, body, k);
+        if (!found.half[k].i) return (ein__val){0};
+    }
+    *g = found;
+    return found.half[0];
+}
+
+// Products whose halves one map reads as two products, in the program under `root`; `*changed` when
+// there are any.
+EIN__FN bool ein__part_gates(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    *changed = false;
+    if (!ein__rule_on(ctx, EIN__RULE_GATE)) return true;
+    ein__gated *all = EIN__NEW(&ctx->arena, ein__gated, arrlen(ctx->value));
+    memset(all, 0, (size_t)arrlen(ctx->value) * sizeof *all);
+    return ein__rewrite_program(ctx, root, nroot, ein__rebuild_gates, all, changed);
 }
 /* ---- rule_linear.c ---- */
 // Rule `linear`: a product of weights and a linear map of tensors that are summed over where they
@@ -39059,6 +39172,7 @@ static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
     case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
     case EIN__FEWER_TERMS: return ein__multiply_less(ctx, root, nroot, changed);
     case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
+    case EIN__GATED: return ein__part_gates(ctx, root, nroot, changed);
     case EIN__AS_FOLDED:
     case EIN__VARIANTS: break;
     }

@@ -117,6 +117,7 @@
 #include "derive/rule_needed.c"
 #include "derive/rule_repeats.c"
 #include "derive/rule_distribute.c"
+#include "derive/rule_gate.c"
 #include "derive/rule_linear.c"
 #include "derive/rule_beside.c"
 #include "derive/extract.c"

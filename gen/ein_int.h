@@ -500,12 +500,13 @@ typedef enum {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of fewer terms (rule_linear.c, rule_beside.c, rule_repeats.c), with products of sums as
-// sums of products (rule_distribute.c).
+// sums of products (rule_distribute.c), with gates' products as two (rule_gate.c).
 typedef enum {
     EIN__AS_FOLDED,
     EIN__TIGHTENED,
     EIN__FEWER_TERMS,
     EIN__DISTRIBUTED,
+    EIN__GATED,
     EIN__VARIANTS
 } ein__variant;
 
@@ -596,6 +597,7 @@ typedef enum {
     EIN__RULE_REPEATS,
     EIN__RULE_DISTRIBUTE,
     EIN__RULE_COLLECT,
+    EIN__RULE_GATE,
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,

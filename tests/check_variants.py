@@ -144,6 +144,32 @@ u = Add(t, p)
 y = MatMul(v, b)
 """
 
+# Gated units: of a product, and of a convolution.
+GEGLU = """ein 1
+model geglu
+input x: f32[%(t)d,%(e)d]
+weight g: f32[%(e)d,2*%(f)d] = randn(std=0.05)
+weight b: f32[2*%(f)d] = randn(std=0.1)
+output y
+a = MatMul(x, g)
+c = Add(a, b)
+u, v = Split(c; axis=1, num_outputs=2)
+s = Gelu(v)
+y = Mul(s, u)
+"""
+WAVE = """ein 1
+model wave
+input x: f32[%(t)d,%(e)d,%(f)d]
+weight g: f32[2*%(e)d,%(e)d,3] = randn(std=0.05)
+weight b: f32[2*%(e)d] = randn(std=0.1)
+output y
+a = Conv(x, g, b; pads=1)
+u, v = Split(a; axis=1, num_outputs=2)
+s = Sigmoid(v)
+t = Tanh(u)
+y = Mul(s, t)
+"""
+
 
 def run(folder, text, *options):
     """(what the plan is made by, its kernels of maps, what went wrong) of a model; the plan is
@@ -253,12 +279,40 @@ def check_fewer_terms(checks, folder):
     checks.check("pooled, with a border", not why, why)
 
 
+def gated(folder, text, *options):
+    """Whether the plan, which is proved, has a gate's product as two."""
+    why = run(folder, text, *options)[2]
+    with open(os.path.join(folder, "m.cu"), encoding="utf-8") as file:
+        return why or ".gate1" in file.read()
+
+
+def check_gates(checks, folder):
+    for text, sizes, gaining, gain in (
+            (GEGLU, dict(t=1024, e=640, f=2560), ("--math", "tf32"), 0.95),
+            (GEGLU, dict(t=4000, e=1000, f=4096), ("--libs", "none"), 0.99),
+            (WAVE, dict(t=1, e=64, f=30000), (), 0.95),
+            (WAVE, dict(t=3000, e=96, f=160), ("--math", "fp16"), 0.95)):
+        name = "gate %s" % sorted(sizes.items())
+        ps, why = took(folder, text % sizes, *gaining)
+        without, too = took(folder, text % sizes, *gaining, "--rules=-gate")
+        checks.check(name, not why and not too and ps < gain * without,
+                     "%s, without: %s %s" % (ps, without, why or too))
+        checks.check(name + ": is two", gated(folder, text % sizes, *gaining) is True)
+        for what, was, now in (
+                # Its halves are read elsewhere as well, or are no halves.
+                ("another reader", "output y", "output y, a"),
+                ("one half alone", "(s, u)" if "(s, u)" in text else "(s, t)", "(s, s)")):
+            checks.check("%s: %s" % (name, what),
+                         not gated(folder, (text % sizes).replace(was, now), *gaining))
+
+
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         check_steps(checks, folder)
         check_padded(checks, folder)
         check_fewer_terms(checks, folder)
+        check_gates(checks, folder)
     return checks.finish()
 
 

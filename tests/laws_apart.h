@@ -27,6 +27,28 @@ static sides law_needed(ein_ctx *ctx, ein__val v) {
     return ok && less ? (sides){y, root} : NO_SIDES;
 }
 
+// The law of gates (rule_gate.c): of contraction `v` a map reads two halves, perhaps one of them
+// twice.
+static sides law_gate(ein_ctx *ctx, ein__val v) {
+    const ein__scope s = *ein__scope_of(ctx, v);
+    uint32_t half = s.nt ? (uint32_t)random_in(0, s.nt - 1) : 0;
+    ein__scope box = {.nt = s.nt};
+    ein__ix at[EIN__MAX_RANK];
+    if (!s.nt || s.n[half] % 2) return NO_SIDES;
+    for (uint32_t k = 0; k < s.nt; k++) {
+        box.n[k] = k == half ? s.n[k] / 2 : s.n[k];
+        at[k] = ein__ix_iter(ctx, k, box.n[k]);
+    }
+    ein__ex low = ein__ex_read(ctx, v, 0, at, (int)s.nt);
+    at[half] = ein__ix_addc(ctx, at[half], box.n[half]);
+    ein__ex high = ein__ex_read(ctx, v, 0, at, (int)s.nt);
+    ein__ex body = ein__ex_binary(ctx, random_in(0, 1) ? EIN__MUL : EIN__SUB, low, high);
+    if (random_in(0, 1)) body = ein__ex_binary(ctx, EIN__ADD, body, low);
+    ein__val y = map_of(ctx, "y", &box, body), root = y;
+    bool changed, ok = y.i && ein__part_gates(ctx, &root, 1, &changed);
+    return ok && changed ? (sides){y, root} : NO_SIDES;
+}
+
 // Digits of iterator `slot`, of which `size` are the extents, the last one counting ones; or all
 // but the first as one. Gives how many there are.
 static int digits_of(ein_ctx *ctx, uint32_t slot, const int64_t *size, bool two, int64_t *extent,

@@ -131,6 +131,8 @@ static const ein__rule ein__rules[] = {
     // sum(k) W U + sum(k) W V is sum(k) W (U + V): ein__distribute
     [EIN__RULE_COLLECT] = {"collect", "products with one weight collected", EIN__ON_PROGRAM,
                            .apply = NULL},
+    // f(V[i], V[i + n]) is f(V0[i], V1[i]), halves of a product as two: ein__part_gates
+    [EIN__RULE_GATE] = {"gate", "halves of a gate as products", EIN__ON_PROGRAM, .apply = NULL},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
     [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose

@@ -138,4 +138,6 @@ fault 'weights made into one where a border lies between' derive/rule_distribute
     's/        if (!covered) return false;/        (void)covered;/'
 fault 'a collected product without its sign' derive/rule_distribute.c \
     's/ein__add_scaled(ctx, body, sum->t\[k\]\.scale,/ein__add_scaled(ctx, body, 1,/'
+fault 'a gate that reads its first half twice' derive/rule_gate.c \
+    's/g->half\[second\]/g->half[0]/'
 finish
