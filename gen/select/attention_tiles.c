@@ -327,15 +327,12 @@ static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
 // of the values.
 static bool ein__attends_halves(ein_ctx *ctx, const ein__attention *a) {
     const ein__ex part[] = {a->query, a->key, a->value};
-    bool half = ein__multiplies_halves(ctx) && a->dot.i, weights = false;
+    const ein__expr *read[2];
+    double alpha;
+    bool half = ein__multiplies_halves(ctx) && a->dot.i;
     for (int p = 0; p < 3 && half; p++) half = ein__moves_halves(ctx, part[p], false);
-    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, a->out)->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads) && half; i++) {
-        uint32_t v = ein__ex_get(ctx, reads[i])->val;
-        half = ctx->value[v].dtype == EIN__F16;
-        for (int k = 0; k < a->n; k++) weights |= a->inner[k].i == v;
-    }
-    return half && weights;
+    return half && ein__two_factors(ctx, ein__scope_of(ctx, a->out), read, &alpha) &&
+           ctx->value[read[0]->val].dtype == EIN__F16 && ctx->value[read[1]->val].dtype == EIN__F16;
 }
 
 // The arithmetic of both products where tensor cores multiply; FP32 where they do not.
