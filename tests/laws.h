@@ -870,7 +870,6 @@ typedef struct law {
     ein__rule_id rule;
     sides (*of)(ein_ctx *ctx, ein__val contraction);
 } law;
-
 static const law laws[] = {
     {EIN__RULE_SUBSTITUTE, law_substitute},
     {EIN__RULE_TIGHTEN, law_tighten},
