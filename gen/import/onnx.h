@@ -419,7 +419,7 @@ ox_value *ox_by_number(ox *o, ox_node *n, const char *op, const char *suffix, ox
 ox_value *ox_places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count);
 ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
                     int64_t axis);  // overwrites `parts`
-int ox_concat_groups(ox *o, ox_node *n, ox_value **parts, int count, int64_t axis);
+void ox_concat_node(ox *o, ox_node *n, ox_value **parts, int count, int64_t axis);
 void ox_split_into(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_t axis, int64_t size,
                    int count, ox_value **parts);
 void ox_bind_as(ox *o, ox_node *n, int output, const char *op, ox_value *x, const char *attr,

@@ -102,7 +102,7 @@ ox_value *ox_places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count) {
 }
 
 // An operator takes so many operands at most; more of them go through parts: how many are left.
-int ox_concat_groups(ox *o, ox_node *n, ox_value **parts, int count, int64_t axis) {
+static int concat_groups(ox *o, ox_node *n, ox_value **parts, int count, int64_t axis) {
     while (count > OX_MAX_ARGS) {
         int groups = 0;
         for (int at = 0; at < count; at += OX_MAX_ARGS) {
@@ -116,7 +116,7 @@ int ox_concat_groups(ox *o, ox_node *n, ox_value **parts, int count, int64_t axi
 
 ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
                     int64_t axis) {
-    count = ox_concat_groups(o, n, parts, count, axis);
+    count = concat_groups(o, n, parts, count, axis);
     if (count == 1) {
         return parts[0];
     }
@@ -126,6 +126,21 @@ ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int
     }
     ox_set_int(o, "axis", axis);
     return end(o, n, "Concat", suffix, parts[0]->dtype);
+}
+
+// The same as the node's result.
+void ox_concat_node(ox *o, ox_node *n, ox_value **parts, int count, int64_t axis) {
+    count = concat_groups(o, n, parts, count, axis);
+    if (count == 1) {
+        ox_bind(o, n, 0, parts[0]);
+        return;
+    }
+    ox_begin(o);
+    for (int i = 0; i < count; i++) {
+        ox_arg(o, parts[i]);
+    }
+    ox_set_int(o, "axis", axis);
+    ox_end_node(o, n, "Concat");
 }
 
 // Cuts `x` into `count` parts of `size`; that they make up the axis is checked when the model is

@@ -190,17 +190,7 @@ static void convert_concat(ox *o, ox_node *n) {
             parts[count++] = v;
         }
     }
-    count = ox_concat_groups(o, n, parts, count, axis);
-    if (count == 1) {
-        ox_bind(o, n, 0, parts[0]);
-        return;
-    }
-    ox_begin(o);
-    for (int i = 0; i < count; i++) {
-        ox_arg(o, parts[i]);
-    }
-    ox_set_int(o, "axis", axis);
-    ox_end_node(o, n, "Concat");
+    ox_concat_node(o, n, parts, count, axis);
 }
 
 // A statement gives so many results at most; more of them are cut from parts.

@@ -161,17 +161,7 @@ static void convert_concat(ox *o, ox_node *n) {
         parts[i] = stacks ? ox_with_int(o, n, "Unsqueeze", ".one", s->parts[i], "axes", axis)
                           : s->parts[i];
     }
-    int count = ox_concat_groups(o, n, parts, s->n_parts, axis);
-    if (count == 1) {
-        ox_bind(o, n, 0, parts[0]);
-        return;
-    }
-    ox_begin(o);
-    for (int i = 0; i < count; i++) {
-        ox_arg(o, parts[i]);
-    }
-    ox_set_int(o, "axis", axis);
-    ox_end_node(o, n, "Concat");
+    ox_concat_node(o, n, parts, s->n_parts, axis);
 }
 
 const ox_row ox_sequence_rows[] = {
