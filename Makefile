@@ -5,7 +5,7 @@
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-OPT ?= -O2 -g
+OPT ?= -O2
 PREFIX ?= /usr/local
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wswitch-enum -Wdouble-promotion -Wundef
@@ -104,7 +104,6 @@ lint:
 
 demo:
 	@sh tests/setup.sh --quiet
-	@$(MAKE) --no-print-directory -s all
 	@sh tests/demo/demo.sh
 
 # Twice: what the first pass breaks, the second may align.

@@ -43,6 +43,12 @@ if command -v nvcc > /dev/null; then nvcc=yes; else nvcc=no; fi
 arch=sm_90
 ! nvidia-smi > /dev/null 2>&1 || arch=native
 
+# What is missing is built, the judge beside it where it will be needed.
+builds="make -s -j$(nproc) all"
+[ $nvcc$arch = yesnative ] || [ $nvcc = no ] ||
+    builds="$judge --library & $builds && wait \$!"
+step "What this needs, where it is missing (the first time: a minute or two)" "$builds"
+
 echo '1. A transposed convolution, derived: the cheapest forms found, and the one it started from'
 build/einnet explain models/cases/convtranspose.ein | cut -c 1-120 | show
 step 'The plan against the equations of the model, modulo 2^61-1' \
@@ -56,7 +62,8 @@ if [ $nvcc = no ]; then
     echo '   skipped: nvcc is not on PATH, so nothing is compiled and run'
 else
     step 'Compile and link' \
-        "nvcc -O2 -arch=$arch $dir/resnet18_test.cu $dir/resnet18.cu -o $dir/resnet18 $libraries"
+        "nvcc -t 2 -O2 -arch=$arch $dir/resnet18_test.cu $dir/resnet18.cu -o $dir/resnet18 \
+$libraries"
     step 'Weights to one file' "build/einnet pack models/resnet18.ein -o $dir/resnet18.weights"
     name=resnet18
     if no_gpu_for resnet18; then
@@ -93,8 +100,8 @@ if [ $nvcc = no ]; then
     run="build/einnet eval $dir/classifier.ein --weights $dir/classifier.weights \
 --in x=$dir/%s.npy --out $dir/out/%s"
 else
-    step 'Compile and link' "nvcc -O2 -arch=$arch $dir/classifier_test.cu $dir/classifier.cu \
--o $dir/classifier $libraries"
+    step 'Compile and link' "nvcc -t 2 -O2 -arch=$arch $dir/classifier_test.cu \
+$dir/classifier.cu -o $dir/classifier $libraries"
     if no_gpu_for classifier; then
         step 'No GPU here: compile the same source for the CPU judge' \
             "$judge -o $dir/classifier $dir/classifier_test.cu $dir/classifier.cu"
