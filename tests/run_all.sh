@@ -53,8 +53,9 @@ done
 full='models/infogan.ein models/dcgan.ein models/fsrcnn.ein models/srcnn.ein models/resnet18.ein'
 full="$full models/gcn.ein models/csrnet_backend.ein models/csrnet.ein models/longformer_short.ein"
 full=$(some 0 $full)
-# Those that are run in TF32 and in FP16; of the others other parts have some.
-rounded="models/*.ein $(some 1 models/cases/*.ein)"
+# Those that are run without derivation, in TF32 and in FP16; of the others other parts have some.
+untouched=$(some 0 models/*.ein models/cases/*.ein)
+rounded=$(some 1 models/*.ein models/cases/*.ein)
 halves="models/*.ein $(some 0 models/cases/*.ein) $halved tests/unseen/tensor_tiles.ein"
 exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 
@@ -134,7 +135,7 @@ parts=(
     'header   -    sh tests/frame/test_header.sh'
     "race-lib cuda $python tests/run_models.py --libs none --mode race $own_raced"
     "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
-    "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
+    "run-base cuda $python tests/run_models.py --new --baseline $untouched"
     "run-tf32 cuda $python tests/run_models.py --math tf32 $rounded"
     "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor_fp16"
     "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor_tf32"
@@ -203,7 +204,7 @@ echo 'building'
 if command -v nvcc > /dev/null; then
     tests/judge/judgecc --library > "$logs/library" 2>&1 &
 fi
-make -s -j "$lanes" all > "$logs/make" 2>&1 || {
+make -s -j "$lanes" all CFLAGS=-Werror > "$logs/make" 2>&1 || {
     cat "$logs/make"
     wait
     echo '0 passed, 1 failed'

@@ -1,14 +1,18 @@
-// Every row of the rule table on random scopes and programs (scopes.h). Each definition that a rule
-// of search adds is evaluated on both sides modulo 2^61-1, at every place of a small result, and
-// the cheapest derivation as a whole; the other rows by their laws (laws.h), on the scope and on
-// some of the definitions that the rules made. Seeds are fixed. Arguments: how many scopes, the
-// first seed, and `stop` to end with the first wrong scope. Ends with `N passed, N failed`.
-#define EIN_CHECK_STEPS 48
+// Every row of the rule table on models (models.h), or on random scopes and programs (scopes.h).
+// There each definition that a rule of search adds is evaluated on both sides modulo 2^61-1, at
+// every place of a small result, and the cheapest derivation as a whole; the other rows by their
+// laws (laws.h), on the scope and on some of the definitions that the rules made. Seeds are fixed.
+// Arguments: how many scopes, the first seed, and `stop` to end with the first wrong scope; or
+// `models` and their files. Ends with `N passed, N failed`.
+static int checked_places = 48;
+#define EIN_CHECK_STEPS checked_places
 #define EINNET_IMPLEMENTATION
 #include "all.h"
 #include "algebra.h"
 #include "scopes.h"
 #include "laws.h"
+#include "text.h"
+#include "models.h"
 
 enum {
     SCOPES = 4000,
@@ -135,7 +139,7 @@ static void one_scope(uint64_t seed) {
     ein_close(ctx);
 }
 
-int main(int argc, char **argv) {
+static void check_scopes(int argc, char **argv) {
     uint64_t count = argc > 1 ? (uint64_t)strtoull(argv[1], NULL, 10) : SCOPES;
     uint64_t first = argc > 2 ? (uint64_t)strtoull(argv[2], NULL, 10) : 1;
     bool stop = argc > 3;
@@ -152,6 +156,15 @@ int main(int argc, char **argv) {
         if (smallest[r].volume)
             printf("smallest scope that %s gets wrong:\n%s\n",
                    r < EIN__NRULES ? ein__rules[r].name : "the choice", smallest[r].text);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && !strcmp(argv[1], "models")) {
+        checked_places = 2;
+        check_models(argc - 2, argv + 2);
+    } else {
+        check_scopes(argc, argv);
+    }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -33,7 +33,7 @@ done
 for cxx in g++ clang++; do
     check "declarations, $cxx" $cxx -std=c++11 $warn -I. -c "$work/use.cpp" -o "$work/use_$cxx.o"
 done
-check 'implementation, gcc' gcc -std=c11 -O1 $warn_c -I. -c "$work/body.c" -o "$work/body.o"
+check 'implementation, gcc' gcc -std=c11 -O0 $warn_c -I. -c "$work/body.c" -o "$work/body.o"
 check 'implementation with EIN_STATIC' clang -std=c11 -fsyntax-only -w -I. "$work/static.c"
 check 'implementation without bodies of stb_ds, clang' clang -std=c11 -O0 $warn_c -I. \
     -DEIN_NO_STB_DS_IMPLEMENTATION -c "$work/body.c" -o "$work/body2.o"

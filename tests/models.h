@@ -1,11 +1,7 @@
 // Every application of a derivation rule on the models given is checked: both sides modulo 2^61-1
 // at random places. Models at both sizes, those behind "--" at the small one. One check per model
 // and size, one that rules were applied at all, and one that the matrices of basis changes are
-// right, exactly. Ends with `N passed, N failed`.
-#define EIN_CHECK_STEPS 3
-#define EINNET_IMPLEMENTATION
-#include "all.h"
-#include "text.h"
+// right, exactly.
 
 // F(m, r): sum(k) d[a + k] g[k] for a < m, as At ((G g) (Bt d)), for unit vectors d and g: both
 // sides are bilinear. In integers, over the least common multiple of the denominators.
@@ -32,34 +28,25 @@ static bool all_filters(void) {
     return ok;
 }
 
-static bool applied_right(const char *path, int small) {
+static void applied_right(const char *path, int small) {
     size_t n = 0;
     char *text = read_text(path, &n);
     ein_desc desc = {.small = small};
     ein_ctx *ctx = ein_open(&desc);
     bool ok = text && !ein_add_model(ctx, path, text, n) && !ein_plan(ctx);
-    if (!ok) printf("FAIL %s%s: %s", path, small ? " --small" : "", ein_error(ctx));
+    CHECK(ok, "%s%s: %s", path, small ? " --small" : "", ein_error(ctx));
     ein_close(ctx);
     free(text);
-    return ok;
 }
 
-int main(int argc, char **argv) {
-    int passed = all_filters(), failed = !passed;
-    if (failed) printf("FAIL the matrices of a basis change\n");
+static void check_models(int n, char **paths) {
     bool both = true;
-    for (int i = 1; i < argc; i++) {
-        both &= strcmp(argv[i], "--") != 0;
-        for (int small = !both; small < 2 && strcmp(argv[i], "--"); small++) {
-            bool ok = applied_right(argv[i], small);
-            passed += ok;
-            failed += !ok;
-        }
+    CHECK(all_filters(), "the matrices of a basis change");
+    for (int i = 0; i < n; i++) {
+        both &= strcmp(paths[i], "--") != 0;
+        for (int small = !both; small < 2 && strcmp(paths[i], "--"); small++)
+            applied_right(paths[i], small);
     }
-    bool applied = ein__steps_checked > 100;
-    passed += applied;
-    failed += !applied;
-    printf("%lld rule applications\n%d passed, %d failed\n", (long long)ein__steps_checked, passed,
-           failed);
-    return failed != 0;
+    CHECK(ein__steps_checked > 100, "%lld rule applications", (long long)ein__steps_checked);
+    printf("%lld rule applications\n", (long long)ein__steps_checked);
 }
