@@ -470,7 +470,10 @@ EIN__FN int64_t ein__floordiv(int64_t a, int64_t b) {
     return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
-EIN__FN int64_t ein__floormod(int64_t a, int64_t b) { return a - ein__floordiv(a, b) * b; }
+EIN__FN int64_t ein__floormod(int64_t a, int64_t b) {
+    int64_t rest = a % b;
+    return rest && (rest < 0) != (b < 0) ? rest + b : rest;
+}
 
 EIN__FN int64_t ein__gcd(int64_t a, int64_t b) {
     if (a < 0) a = -a;

@@ -810,9 +810,23 @@ static void check_model(const char *path) {
     ein_close(ctx);
 }
 
+// Numbers of dims may be as large as they can be written.
+static void test_division(void) {
+    static const int64_t a[] = {INT64_MIN, INT64_MIN + 1, -7, -1, 0, 1, 7, INT64_MAX};
+    static const int64_t b[] = {1, 2, 3, 7, INT64_MAX};
+    for (size_t i = 0; i < sizeof a / sizeof *a; i++)
+        for (size_t k = 0; k < sizeof b / sizeof *b; k++) {
+            int64_t rest = ein__floormod(a[i], b[k]), whole = ein__floordiv(a[i], b[k]), back;
+            bool over = __builtin_mul_overflow(whole, b[k], &back);
+            CHECK(rest >= 0 && rest < b[k], "a rest of %lld", (long long)rest);
+            CHECK(over || back + rest == a[i], "%lld / %lld", (long long)a[i], (long long)b[k]);
+        }
+}
+
 static void test_algebra(void) {
     const char *all = getenv("LONG");
     const int share = all && *all ? 1 : 3;  // what a short run has of it
+    test_division();
     fuzz_forms(24000 / share);
     fuzz_substitution(20000 / share);
     test_laws();
