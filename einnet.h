@@ -18536,7 +18536,7 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t) || !ein__product_pays(p, t)) continue;
         int64_t waves = ein__ceil(ein__product_blocks(p, t), g->sms);
-        if (ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
+        if (best && ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
         int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other > *ps) continue;
         if (best && other == *ps && !ein__moves_less(g, p, t, best)) continue;
@@ -58879,7 +58879,7 @@ static void ein__put_plan(const ein__emitter *z, ein__buf *out) {
     int64_t total = 0;
     bool measured = true;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
-        total += p->step[i].ps;
+        total = ein__cost_sum(total, p->step[i].ps);
         measured &= p->step[i].measured;
     }
     ein__put_us(&us, total);

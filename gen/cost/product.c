@@ -732,7 +732,7 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t) || !ein__product_pays(p, t)) continue;
         int64_t waves = ein__ceil(ein__product_blocks(p, t), g->sms);
-        if (ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
+        if (best && ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
         int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other > *ps) continue;
         if (best && other == *ps && !ein__moves_less(g, p, t, best)) continue;

@@ -226,7 +226,7 @@ static void ein__put_plan(const ein__emitter *z, ein__buf *out) {
     int64_t total = 0;
     bool measured = true;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
-        total += p->step[i].ps;
+        total = ein__cost_sum(total, p->step[i].ps);
         measured &= p->step[i].measured;
     }
     ein__put_us(&us, total);

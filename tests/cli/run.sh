@@ -89,6 +89,9 @@ says '// memory    arena 0 B'
 says '//           with inputs and outputs more than there is: Jetson Nano, 4 GB'
 expect 0 'as much as the GPU has' "$einnet" emit m.ein -o - --gpu nano --dim N=100000000
 ! grep -q 'more than there is' out && pass || fail 'nothing is said of what fits' out
+printf 'ein 1\nmodel q\ndim N = 1048576\ninput x: f32[N,N]\nweight w: f32[N,N] = randn()\noutput y
+r = Relu(x)\nt = MatMul(r, w)\ny = Relu(t)\n' > years.ein
+expect 0 'a product that takes longer than can be told' "$einnet" emit years.ein -o - --gpu nano
 expect 2 'a hint at the nearest option' "$einnet" emit m.ein --headr=x
 says "did you mean '--header'"
 expect 2 'no abbreviations' "$einnet" emit m.ein --head x.h
