@@ -253,10 +253,16 @@ static bool ein__read_is_padded(const ein_ctx *ctx, const ein__expr *e) {
     return false;
 }
 
-// The index as the language reads it: an exact division becomes a floored one.
+// The index as the language reads it: an exact division becomes a floored one, unless its numbers
+// would be too large.
 static ein__ix ein__floored(ein_ctx *ctx, ein__ix ix) {
     const ein__index *f = ein__ix_get(ctx, ix);
-    return f->q == 1 ? ix : ein__ix_floordiv(ctx, ein__ix_scale(ctx, ix, f->q), f->q);
+    if (f->q == 1) return ix;
+    ein__attempt attempt = ein__try(ctx);
+    ein__index numerator = ein__ix_copy(f);
+    numerator.q = 1;
+    ein__ix floored = ein__ix_floordiv(ctx, ein__ix_intern(ctx, &numerator), f->q);
+    return ein__tried(ctx, attempt) && floored.i ? floored : ix;
 }
 
 // Whether the language wants a `pad` clause for the read.

@@ -215,6 +215,11 @@ expect 0 'graph --json' "$einnet" graph --json m.ein -o g.json
 check 'graph --json is JSON' python3 -m json.tool g.json
 expect 0 'equations' "$einnet" equations m.ein
 says 'sum('
+# A form whose numerator and denominator no number holds together.
+printf 'ein 1\ninput x: f32[9]\noutput y\ny[i,k] = [(i*2147483648+k)%%4503599627370496 == 0] *
+    x[(i*2147483648+k)/4503599627370496] where i in 0:9, k in 0:5, pad x 0\n' > lattice.ein
+expect 0 'equations of large numbers' "$einnet" equations lattice.ein
+says 'x[(2147483648*i0+i1)/4503599627370496]'
 expect 2 'probe to nowhere' "$einnet" probe m.ein
 says 'where to?'
 expect 2 'probe over its second model' "$einnet" probe keep.ein m.ein -o m.ein
