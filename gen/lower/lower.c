@@ -40,9 +40,10 @@ static ein__ix ein__lower_index_name(ein__lowerer *l, const ein__ast *a) {
 
 static ein__ix ein__lower_index_binary(ein__lowerer *l, const ein__ast *a) {
     ein_ctx *ctx = l->ctx;
-    ein__ix x = ein__lower_index(l, a->kid[0]), y = ein__lower_index(l, a->kid[1]);
+    ein__ix x = ein__lower_index(l, a->kid[0]);
+    ein__ix y = x.i ? ein__lower_index(l, a->kid[1]) : x;
     int64_t c;
-    if (!x.i || !y.i) return (ein__ix){0};
+    if (!y.i) return y;
     if (a->kind == EIN__A_ADD) return ein__ix_add(ctx, x, y);
     if (a->kind == EIN__A_SUB) return ein__ix_sub(ctx, x, y);
     if (a->kind == EIN__A_MUL) {
