@@ -17291,25 +17291,27 @@ EIN__FN const char *ein__pinned(const ein__cost_row *r, int64_t *version) {
 }
 
 static int ein__row_order(const void *a, const void *b) {
-    const ein__cost_row *x = a, *y = b;
+    const ein__cost_row *x = *(ein__cost_row *const *)a, *y = *(ein__cost_row *const *)b;
     int r = strcmp(x->device, y->device);
     if (!r) r = strcmp(x->key, y->key);
     if (!r) r = strcmp(x->algorithm, y->algorithm);
     return r ? r : (x->age > y->age) - (x->age < y->age);
 }
 
-// All rows of all devices, sorted: one table out of several.
-EIN__FN void ein__emit_costs(ein_ctx *ctx, ein__buf *out) {
-    if (arrlen(ctx->cost_row))
-        qsort(ctx->cost_row, (size_t)arrlen(ctx->cost_row), sizeof *ctx->cost_row, ein__row_order);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) {
-        const ein__cost_row *r = &ctx->cost_row[i];
+// All rows of all devices, sorted: one table out of several. The rows themselves stay where
+// ctx->cost_rows and ctx->costs have them.
+EIN__FN void ein__emit_costs(const ein_ctx *ctx, ein__buf *out) {
+    ein__cost_row **sorted = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->cost_row); i++) arrput(sorted, &ctx->cost_row[i]);
+    if (sorted) qsort(sorted, (size_t)arrlen(sorted), sizeof *sorted, ein__row_order);
+    for (ptrdiff_t i = 0; i < arrlen(sorted); i++) {
+        const ein__cost_row *r = sorted[i];
         ein__putf(out, "%s\t%s%s%s\t%lld\t", r->device, r->key, *r->algorithm ? " algo=" : "",
                   r->algorithm, (long long)r->ps);
         if (r->spread >= 0) ein__putf(out, "%lld", (long long)r->spread);
         ein__putf(out, "\t%s\n", r->versions);
     }
-    ein__index_costs(ctx);
+    arrfree(sorted);
 }
 
 // Whether the row that `key` is planned with, of a kernel, is of the text that `name` ends with.

@@ -103,6 +103,19 @@ static void check_orders(void) {
     }
 }
 
+// What is emitted changes nothing that is asked for later: a row is compared with the one for the
+// same call, wherever that stands in the sorted table.
+static void check_costs_twice(void) {
+    static const char later[] = "h200\tgemm f32 fma b=1 m=1 n=1 k=1 lda=1 ldb=1 ldc=1\t9\t\t\n";
+    ein_ctx *ctx = ein_open(NULL);
+    size_t n = 0;
+    ein_add_costs(ctx, "one", cost_row, sizeof cost_row - 1);
+    ein_add_costs(ctx, "two", later, sizeof later - 1);
+    says(!ein_emit(ctx, EIN_COSTS, (ein_writer){count, &n}) && n, "two tables as one");
+    ein_add_costs(ctx, "three", later, sizeof later - 1);
+    ends(ctx, EIN_OK, "", "a row that is there already");
+}
+
 // ---------------------------------------------------------------------------------- hash seeds
 
 static bool append(void *user, const char *text, size_t length) {
@@ -239,6 +252,7 @@ static void check_no_context(void) {
 static void test_api(void) {
     check_desc();
     check_orders();
+    check_costs_twice();
     check_seeds();
     check_null();
     check_special();
