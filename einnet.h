@@ -62370,6 +62370,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
     arrfree(ctx->tried);
+    arrfree(ctx->kept);
     arrfree(ctx->unrounded);
     arrfree(ctx->counted);
     arrfree(ctx->passed);
