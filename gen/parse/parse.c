@@ -405,9 +405,11 @@ static ein__stmt *ein__parse_header(ein__parser *p) {
     ein__stmt *s = EIN__NEW(&p->ctx->arena, ein__stmt, 1);
     p->at = 0;
     if (!ein__lex_is_model(&p->lex)) {
+        size_t n = strlen(p->ctx->file);
+        bool onnx = n > 5 && !strcmp(p->ctx->file + n - 5, ".onnx");
         ein__error(p->ctx, EIN_BAD_INPUT, (ein__pos){1, 1},
-                   "this is no model: the first line of "
-                   "one is 'ein 1'");
+                   "this is no model: the first line of one is 'ein 1'%s",
+                   onnx ? " ('einnet import' makes one of an ONNX model)" : "");
         return NULL;
     }
     if (!ein__lex_statement(&p->lex)) {

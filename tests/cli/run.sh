@@ -383,6 +383,9 @@ done
 expect 5 'import: no such file' "$einnet" import absent.onnx -o i.ein
 expect 3 'import: not a model' "$einnet" import random -o i.ein
 expect 3 'import: empty' "$einnet" import empty -o i.ein
+cp random random.onnx
+expect 3 'emit: an ONNX model' "$einnet" emit random.onnx -o o.cu
+says "'einnet import'"
 [ -e i.ein ] && fail 'a failed import writes nothing' || pass
 (sleep 1; cat m.ein) | "$einnet" emit /dev/stdin -o piped.cu 2> err && pass ||
     fail 'a slow pipe' err
