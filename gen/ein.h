@@ -102,14 +102,13 @@
 // tensors in declaration order, 256-byte aligned. The manifest is FNV-1a 64 over a line
 // `name dtype[d0,d1]` a tensor. One blob serves every plan, GPU and batch size.
 //   FP32 means no TF32. Tensor cores multiply what the model stores as f16 in every mode, on GPUs
-//   of
-// compute capability 8.0 on: such products are exact, and their sums are f32. With EIN_MATH_TF32
-// library products round their operands to TF32; with EIN_MATH_FP16 they read halves, made of
-// weights in create, and values are stored as halves but for statistics, what a softmax is taken
-// of, outputs, and what ein_keep_fp32 names. No other value may exceed 65504. Basis changes are
-// FP32's alone. Expect relative L2 errors below 2e-3 (2e-2 where a library drops bits of TF32
-// instead of rounding) and 1e-2: the test program of a plan with ein_desc.inspect tells where they
-// arise (--errors).
+// of compute capability 8.0 on: such products are exact, and their sums are f32. With
+// EIN_MATH_TF32 library products round their operands to TF32; with EIN_MATH_FP16 they read
+// halves, made of weights in create, and values are stored as halves but for statistics, what a
+// softmax is taken of, outputs, and what ein_keep_fp32 names. No other value may exceed 65504.
+// Basis changes are FP32's alone. Expect relative L2 errors below 2e-3 (2e-2 where a library
+// drops bits of TF32 instead of rounding) and 1e-2: the test program of a plan with
+// ein_desc.inspect tells where they arise (--errors).
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
@@ -291,7 +290,9 @@ typedef struct {
 
 typedef struct ein_ctx ein_ctx;
 
-EIN_DEF ein_ctx *ein_open(const ein_desc *desc);  // NULL: all defaults; NULL back: no memory
+// Texts of `desc` (NULL: all defaults) are copied. NULL back: no memory.
+EIN_DEF ein_ctx *ein_open(const ein_desc *desc);
+// Frees all that the context holds, texts that other functions gave included; NULL is fine.
 EIN_DEF void ein_close(ein_ctx *ctx);
 // Gives a dim another value than the model's own; before ein_add_model.
 EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value);
@@ -304,16 +305,20 @@ EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
 // In the other modes, and in FP32 where its factors are f16, `node` (a tensor that the model
 // computes, or a block: all in it) keeps FP32; before anything is planned or derived.
 EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node);
+// Derives and chooses what the program does. Outputs and proofs that need a plan make one.
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
+// Hands the whole text to the writer in one call, once it is complete.
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
 // Tensors of the model in declaration order: kind 'i' inputs, 'w' weights, 'o' outputs, 'b' blobs
-// (name and, as key, the file's path). False when `index` is past the end.
+// (name and, as key, the file's path). False when `index` is past the end. Texts in `info` stay
+// until ein_close.
 EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_info *info);
 // Shape of any tensor of the model; used by importers that fold shape computations.
 EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_t dims[10]);
 // Writes the values of a seeded weight ('w') or the default test input ('i'), dense row-major.
 // EIN_USAGE, which is not kept: there is no such tensor, or its values are not seeded.
 EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data);
+// Of the weights' names, types and shapes, as a blob has it in bytes 16 to 23.
 EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 // Reference interpreter in double: tensors in declaration order and their own dtypes, results as
 // doubles (dense, row-major) into the caller's arrays.
@@ -329,6 +334,7 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 // options. Ids from 1000000 on are merges of the whole program, each listed once for the model:
 // they are proved step by step, and `value` (or NULL) must take part in the merge.
 EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples);
+// All zeros before anything was derived.
 EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats);
 EIN_DEF const char *ein_rule_name(int index);         // NULL past the end
 EIN_DEF const char *ein_rule_description(int index);  // NULL past the end
@@ -336,9 +342,10 @@ EIN_DEF const char *ein_rule_kind(int index);         // NULL past the end
 EIN_DEF bool ein_rule_needed(int index);              // cannot be left out
 EIN_DEF const char *ein_stop_name(ein_stop stop);
 EIN_DEF ein_status ein_get_status(const ein_ctx *ctx);
-EIN_DEF const char *ein_error(const ein_ctx *ctx);  // one message a line; "" when fine
-EIN_DEF const char *ein_gpu_name(int index);        // NULL past the end
-EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
+// All messages so far, as ERRORS has them; "" when fine. The text stays until the next call.
+EIN_DEF const char *ein_error(const ein_ctx *ctx);
+EIN_DEF const char *ein_gpu_name(int index);       // NULL past the end
+EIN_DEF const char *ein_operator_name(int index);  // NULL past the end
 
 #ifdef __cplusplus
 }

@@ -58,12 +58,12 @@ typedef struct {
 // error, and so are 64 MiB of a device that may be endless.
 bool cli_file_read(const char *path, size_t limit, cli_bytes *bytes, cli_error *error);
 // As cli_file_read for a file that must be regular, without limit.
+bool cli_file_read_regular(const char *path, cli_bytes *bytes, cli_error *error);
+void cli_file_release(cli_bytes *bytes);
 // Where `path`, which the file `model` names, lies, symbolic links resolved: in the model's
 // directory or below it.
 typedef enum { CLI_INSIDE, CLI_OUTSIDE, CLI_MISSING } cli_place;
 cli_place cli_file_place(const char *model, const char *path);
-bool cli_file_read_regular(const char *path, cli_bytes *bytes, cli_error *error);
-void cli_file_release(cli_bytes *bytes);
 
 // A file being written. A regular file grows as a temporary beside its place and takes the place at
 // commit, and only if its bytes differ from those there (an unchanged file keeps its time stamp);

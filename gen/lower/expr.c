@@ -191,10 +191,10 @@ static bool ein__commutes(ein__fn fn) {
     return fn == EIN__ADD || fn == EIN__MUL || fn == EIN__MIN || fn == EIN__MAX;
 }
 
-// x + 0 and x * 1 are x for every x, infinities and NaN included (but -0 + 0, which is 0); x * 0 is
-// not 0 for all x and stays.
 static ein__ex ein__ex_joined(ein_ctx *ctx, ein__ex x, ein__ex y);
 
+// x + 0 and x * 1 are x for every x, infinities and NaN included (but -0 + 0, which is 0); x * 0 is
+// not 0 for all x and stays.
 EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
     double a = 0, b = 0, r;
     if (!x.i || !y.i) return (ein__ex){0};

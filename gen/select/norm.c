@@ -534,7 +534,7 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
     const ein__scope *s = ein__scope_of(ctx, c->product);
     int64_t ps;
     bool fused = true;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && row.n < 8; i++) {
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && row.n < EIN__MAX_ROW_VALS; i++) {
         if (z->home[z->order[i].i].i != c->y.i) continue;
         if (z->order[i].i != c->y.i) row.inner[row.n] = z->order[i];
         row.s[row.n++] = ein__scope_of(ctx, z->order[i]);

@@ -386,11 +386,10 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
-        bool wide = z->root[v.i] || z->is[v.i];
-        // No convolution has an f32 result.
-        bool free = !z->root[v.i];
+        bool wide = z->root[v.i] || z->is[v.i], free = !z->root[v.i];
         if (!wide) return EIN__F16;
         ein__kind kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, free, &ps);
+        // No convolution has an f32 result.
         bool any = !ein__is_call(kind) || ein__best_gemm(ctx, s, free, &g, NULL);
         return any ? EIN__F32 : EIN__F16;
     }
