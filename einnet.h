@@ -977,31 +977,42 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
+    ein_math asked;  // desc.math as it was; now it is what the plan is in
     ein__arena arena;
+    ein__table names;  // interned strings
+
+    // Messages (base.c).
     ein_status status;
     ein__buf errors;
     int nerror;
     const char *file;  // model's name in messages
     const char *text;  // model's text, NUL-terminated
     size_t length;
+    ein__pos subscript;  // being lowered, for messages; no line: none is (lower.c)
+
+    // The model (parse/), and what is asked of it before it is planned.
     struct {
         const char *name;
         int64_t value;
     } * dim_override;        // stb_ds array
-    ein__table names;        // interned strings
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
+    bool *keep_fp32;  // by graph tensor: computed in FP32; stb_ds array
+
+    // Expressions and values (lower/), which only grow, and what is remembered of them.
     ein__table atoms, indices, exprs, scopes;
-    ein__table cuts;  // of products that were priced (tail.c)
-    ein__ex **reads;  // by expression: what it reads, once it was asked for (expr.c); stb_ds arrays
+    ein__value *value;       // stb_ds array; [0] unused
+    ein__val *tensor_value;  // by graph tensor: the value as lowered
     struct ein__known_iter {
         int64_t n;
         uint32_t slot, ix;
-    } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
-    ein__pos subscript;              // being lowered, for messages; no line: none is
-    ein__value *value;               // stb_ds array; [0] unused
-    ein__val *tensor_value;          // by graph tensor: the value as lowered
-    ein__plan plan;
+    } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms (index.c)
+    ein__ex **reads;  // by expression: what it reads, once it was asked for (expr.c); stb_ds arrays
+    unsigned *counted;    // by expression: the last count that met it (operations.c); stb_ds array
+    unsigned counts;      // of operations, made so far
+    int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
+
+    // Costs (cost/): tables, and for what kernels are priced.
     struct ein__cost_row *cost_row;  // stb_ds array: of all tables and devices
     struct {
         char *key;
@@ -1009,13 +1020,61 @@ struct ein_ctx {
     } * cost_rows, *costs;  // sh maps to rows: every measurement's; the best of this GPU by key
     uint64_t cost_hash;     // of the tables given, 0: none
     int kernel_rows;        // of them are of kernels of our own, for this GPU
-    ein__slice slice;       // emitted is a part of a kernel (stitch.c, siblings.c)
     uint64_t kernel_seed[EIN__SEEDS];  // by ein__kind, EIN__SEED_X: hash of the templates
-    ein__plan
-        *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
-    bool probed;  // `kernels` has those of all plans
-    bool quiet;   // what is priced is not remembered
-    int rank;     // which definition of a problem is taken: 0 is the cheapest
+    ein__table cuts;                   // of products that were priced (tail.c)
+    bool strict;                       // the value that is computed keeps FP32
+    struct ein__turned {               // values as if their dimensions lay in another order
+        ein__val v;
+        int64_t stride[EIN__MAX_RANK];
+    } turned[2];
+
+    // The search (derive/).
+    uint64_t rule_mask;          // by ein__rule_id: rules that are on
+    struct ein__search *search;  // problems derived so far (search.c)
+    int rank;                    // which definition of a problem is taken: 0 is the cheapest
+    ein_stats stats;
+
+    // The way to plan that is tried, or that the plan has (ways.c, cheapest.c).
+    ein__approach approach;
+    bool online;          // softmax between two products is computed with them (attention.c)
+    bool channels_last;   // convolutions may take their tensors in NHWC
+    bool taking;          // row operations may be taken into products (norm.c)
+    bool typed;           // values have the types they are stored in (storage.c)
+    int64_t least_ps;     // what the cheapest plan so far costs; 0: there is none
+    int64_t tried_ps;     // what the last one costs
+    ein__derived *tried;  // derived programs that were planned in one way; stb_ds array
+    bool many;            // plans have so many steps that few are looked at ...
+    bool led;             // ... those alone that do as `lead` does
+    ein__planning lead;
+
+    // Set while a program is planned once more, in another way (plan.c, finish.c) ...
+    bool whole;         // products behind row operations do not have their terms parted (split.c)
+    bool reloading;     // products have copies of what they may load (reload.c)
+    bool unloaded;      // products load what was stored, no maps (finish.c)
+    bool unadded;       // no kernel adds two products (addend.c)
+    bool unended;       // no rows end in one result each (ended.c)
+    bool numbering;     // what is read at numbers of digits is taken apart for its kernel (apart.c)
+    bool threads_only;  // kernels whose warps have results are no part of others (stitch.c)
+    // ... or derived once more (ways.c), and set by what finds that there is something to try.
+    bool parted;   // products that could be `whole`
+    bool reloads;  // copies, for `reloading`
+    bool ends;     // rows, for `unended`
+    bool numbers;  // reads, for `numbering`
+    bool rereads;  // definitions that approach.rereading takes
+    bool nests;    // concatenations that approach.nesting does
+    bool parts;    // dimensions that approach.apart does
+
+    // The program that is planned, and its plan (select/, plan/).
+    ein__norm *norm;  // row operations that are part of products (norm.c); stb_ds array
+    // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
+    // array.
+    bool *fallen;
+    bool *kept;       // by value: part of an attention, so other rules leave it alone; stb_ds array
+    bool *unrounded;  // by value: not to be rounded to TF32 in create (program.c); stb_ds array
+    ein__plan plan;
+
+    // What is to be measured, where ein_desc.probe asks for it (probe_kernels.c, emit_probe.c).
+    ein__plan *passed;  // plans that were not taken; stb_ds array
     struct {
         char *key;
         const char *value;
@@ -1023,51 +1082,12 @@ struct ein_ctx {
     struct {
         char *key;
         bool value;
-    } * calls;                   // sh map: library calls priced, where ein_desc.probe asks for it
-    bool more_calls;             // some of them are other contexts'
-    struct ein__search *search;  // problems derived so far (search.c)
-    uint64_t rule_mask;          // by ein__rule_id: rules that are on
-    bool online;                 // softmax between two products is computed with them (attention.c)
-    bool taking;                 // row operations may be taken into products ...
-    bool whole;                  // ... whose terms are therefore not parted (split.c) ...
-    bool parted;                 // ... as some were
-    bool threads_only;           // kernels whose warps have results are no part of others
-    bool unloaded;               // products load what was stored, no maps (finish.c)
-    bool unadded;                // no kernel adds two products (addend.c)
-    int64_t least_ps;            // what the cheapest plan so far costs; 0: there is none
-    int64_t tried_ps;            // what the last one costs
-    bool reloading;              // products have copies of what they may load (reload.c)
-    bool reloads;                // there are such
-    bool ends, unended;          // rows that end in one result each: there are some; none are to be
-    ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
-    // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
-    // array.
-    bool *fallen;
-    bool *unrounded;  // by value: not to be rounded to TF32 in create (program.c); stb_ds array
-    bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
-    bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
-    unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array
-    unsigned counts;      // made so far
-    ein_math asked;       // ein_desc.math as it was; now it is what the plan is in
-    bool strict;          // kernels are priced for a value that is
-    bool typed;           // values have the types they are stored in (storage.c)
-    int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
-    bool channels_last;   // convolutions may take their tensors in NHWC
-    struct ein__turned {  // values priced as if their dimensions lay in another order
-        ein__val v;
-        int64_t stride[EIN__MAX_RANK];
-    } turned[2];
-    ein__approach approach;  // that is tried, or that the plan has
-    ein__derived *tried;     // derived programs that were planned in one way; stb_ds array
-    bool many;               // plans have so many steps that few are looked at (ways.c) ...
-    bool led;                // ... those alone that do as `lead` does
-    ein__planning lead;
-    bool rereads;    // there are definitions that its `rereading` takes ...
-    bool nests;      // ... concatenations that `nesting` ...
-    bool parts;      // ... and dimensions that `apart` does
-    bool numbering;  // what is read at numbers of digits is taken apart for its kernel
-    bool numbers;    // there is such
-    ein_stats stats;
+    } * calls;        // sh map: library calls priced
+    bool more_calls;  // some of them are other contexts'
+    bool probed;      // `kernels` has those of all plans
+    bool quiet;       // what is priced is not remembered
+
+    ein__slice slice;  // what is emitted is a part of a kernel (stitch.c, siblings.c)
 };
 
 #endif  // EIN_INT_H
