@@ -1050,6 +1050,7 @@ struct ein_ctx {
     // Set while a program is planned once more, in another way (plan.c, finish.c) ...
     bool whole;         // products behind row operations do not have their terms parted (split.c)
     bool reloading;     // products have copies of what they may load (reload.c)
+    bool halving;       // attentions have copies as halves (attention_halves.c)
     bool unloaded;      // products load what was stored, no maps (finish.c)
     bool unadded;       // no kernel adds two products (addend.c)
     bool unended;       // no rows end in one result each (ended.c)
@@ -1058,6 +1059,7 @@ struct ein_ctx {
     // ... or derived once more (ways.c), and set by what finds that there is something to try.
     bool parted;   // products that could be `whole`
     bool reloads;  // copies, for `reloading`
+    bool halves;   // what attentions could gain by, for `halving`
     bool ends;     // rows, for `unended`
     bool numbers;  // reads, for `numbering`
     bool rereads;  // definitions that approach.rereading takes
@@ -15659,6 +15661,17 @@ static ein__val ein__identity_copy(ein_ctx *ctx, ein__val v, const char *name) {
     return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
 }
 
+// A copy of `v` (with its type) as `type`; weights are converted in create, where what computes
+// them stores the other type at once.
+static ein__val ein__converted(ein_ctx *ctx, ein__val v, ein__dtype type) {
+    const ein__value old = ctx->value[v.i];
+    const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
+    ein__sc sc = old.scope;
+    if (!old.weight_only || old.kind != EIN__V_SCOPE) sc = ein__identity_scope(ctx, v);
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
+}
+
 // Whether a library convolution computes contraction `v`, operands in declared order.
 static bool ein__is_conv_value(ein_ctx *ctx, ein__val v, ein__conv_form *f) {
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -23459,6 +23472,45 @@ EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64
     }
     return ein__estimate_attention(ctx, a, bytes_out);
 }
+/* ---- attention_halves.c ---- */
+// Keys and values that are f32 where an attention multiplies halves. Each tile of rows loads all of
+// them, waits, converts them and stores them before it multiplies; copies as halves, which another
+// kernel makes once, are copied while others are multiplied. Decided by cost; storage.c makes them.
+
+// Puts copies in the place of the keys and values of `a` that are f32. Gives what the kernel takes
+// that makes them; EIN__PS_LIMIT: there are none.
+static int64_t ein__attention_halve(ein_ctx *ctx, ein__attention *a) {
+    ein__work w = {0};
+    ein__val of = {0}, half = {0};
+    for (int part = 1; part < EIN__ATTENTION_PARTS; part++) {
+        const ein__expr *e = ein__attention_factor(ctx, a, part);
+        ein__val v = {e ? e->val : 0};
+        const ein__value *p = &ctx->value[v.i];
+        bool floats = p->dtype == EIN__F32 && ein__element_size(ctx, v) == 4;
+        if (!e || p->weight_only || !floats) continue;
+        const ein__expr read = *e;
+        if (v.i != of.i) {
+            w.bytes[0] = ein__plus(w.bytes[0], ein__times(ein__elements(&p->shape), 4 + 2));
+            half = ein__converted(ctx, v, EIN__F16);
+        }
+        of = v;
+        if (!half.i) return EIN__PS_LIMIT;
+        *ein__attention_part(a, part) =
+            ein__ex_read(ctx, half, ein__f64_of(read.bits), read.ix, (int)read.nix);
+    }
+    return w.bytes[0] ? ein__work_ps(ein__gpu_of(ctx), &w) : EIN__PS_LIMIT;
+}
+
+// What attention `a` costs with such copies, and they; EIN__PS_LIMIT: it has none.
+static int64_t ein__cost_attention_halves(ein_ctx *ctx, const ein__attention *a,
+                                          int64_t bytes_out) {
+    ein__attention z = *a;
+    if (ctx->desc.math != EIN_MATH_FP16 || ein__attention_mode(ctx, a) != EIN__MATH_FP16)
+        return EIN__PS_LIMIT;
+    int64_t ps = ein__attention_halve(ctx, &z);
+    if (ps == EIN__PS_LIMIT) return ps;
+    return ein__cost_sum(ps, ein__cost_attention(ctx, &z, bytes_out));
+}
 /* ---- split.c ---- */
 // Long sums in parts (split-K): where a product has too few tiles to fill the machine, its terms
 // are shared between tiles. One part of a summation iterator becomes a dimension of an inner value,
@@ -24364,7 +24416,8 @@ static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, in
             if (!body.i || ein__ex_get(ctx, body)->op != EIN__X_READ) break;
             *part[k] = body;
         }
-    int64_t ps = ein__cost_attention(ctx, &z, bytes_out);
+    int64_t ps = ein__least(ein__cost_attention(ctx, &z, bytes_out),
+                            ein__cost_attention_halves(ctx, &z, bytes_out));
     return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
 }
 
@@ -26640,18 +26693,6 @@ static void ein__mark(ein__storer *z) {
 
 // ------------------------------------------------------------------------------------ types
 
-// A copy of `v` (with its type) as `type`; weights are converted in create, where what computes
-// them stores the other type at once.
-static ein__val ein__converted(ein__storer *z, ein__val v, ein__dtype type) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[v.i];
-    const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
-    ein__sc sc = old.scope;
-    if (!old.weight_only || old.kind != EIN__V_SCOPE) sc = ein__identity_scope(ctx, v);
-    if (!sc.i) return (ein__val){0};
-    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
-}
-
 // What a reader that wants `type` reads in the place of old value `v`.
 static ein__val ein__wanted(ein__storer *z, ein__val v, ein__dtype type) {
     ein_ctx *ctx = z->ctx;
@@ -26660,7 +26701,7 @@ static ein__val ein__wanted(ein__storer *z, ein__val v, ein__dtype type) {
     bool real = have == EIN__F32 || have == EIN__F16;
     if (type == EIN__NDTYPE || have == type || !real) return now;
     ein__val *copy = type == EIN__F16 ? &z->half[v.i] : &z->full[v.i];
-    if (!copy->i) *copy = ein__converted(z, now, type);
+    if (!copy->i) *copy = ein__converted(ctx, now, type);
     return *copy;
 }
 
@@ -26685,6 +26726,21 @@ static bool ein__is_attended(const ein__storer *z, ein__val v, bool *inside) {
     ein__val home = z->with.home[v.i];
     *inside = home.i != v.i;
     return z->with.kind[home.i] == EIN__K_ATTENTION;
+}
+
+// Puts what attentions compute behind all that it reads, whose types are then known.
+static void ein__order_attended(ein__storer *z) {
+    ein__val *order = NULL;
+    bool inside;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        bool attended = ein__is_attended(z, z->order[i], &inside);
+        if (attended && inside) continue;
+        for (ptrdiff_t k = 0; k < i && attended; k++)
+            if (z->with.home[z->order[k].i].i == z->order[i].i) arrput(order, z->order[k]);
+        arrput(order, z->order[i]);
+    }
+    arrfree(z->order);
+    z->order = order;
 }
 
 // What copies as halves of what a call for contraction reads cost, shared by all that reads them.
@@ -26757,7 +26813,40 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
-// The same where halves have too few exponents for an operand: a kernel converts what it loads.
+// The attention whose kernel computes `last`.
+static bool ein__attention_ending(ein__storer *z, ein__val last, ein__attention *a) {
+    ein_ctx *ctx = z->ctx;
+    bool found = !ein__is_map(ctx, last) && ein__match_attention(ctx, last, (ein__val){0}, a);
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && !found && ein__is_map(ctx, last); i++)
+        if (z->with.home[z->order[i].i].i == last.i)
+            found = ein__match_attention(ctx, z->order[i], last, a);
+    return found;
+}
+
+// What product `v` of an attention reads that is f32, and better halves: keys, or values. None:
+// nothing is, or copies are not to be made of it.
+static ein__val ein__attended_half(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__val last = z->with.home[v.i], none = {0};
+    ein__attention a;
+    if (!ein__attention_ending(z, last, &a) || (v.i != a.dot.i && v.i != a.out.i)) return none;
+    const ein__expr *read = ein__attention_factor(ctx, &a, v.i == a.dot.i ? 1 : 2);
+    if (!read) return none;
+    v.i = read->val;
+    int64_t bytes = ein__bytes_of(ctx, last);
+    for (int part = 0; part < EIN__ATTENTION_PARTS; part++) {
+        ein__ex *ex = ein__attention_part(&a, part);
+        *ex = ein__ex_replace_reads(ctx, *ex, ein__read_stored, z);
+        if (!ex->i) return none;
+    }
+    ctx->typed = true;
+    bool pays = ein__cost_attention_halves(ctx, &a, bytes) < ein__cost_attention(ctx, &a, bytes);
+    ctx->typed = false;
+    ctx->halves |= pays;
+    return pays && ctx->halving ? v : none;
+}
+
+// Where halves have too few exponents for an operand: a kernel converts what it loads.
 static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t ps;
@@ -26866,6 +26955,9 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
+    bool inside;
+    if (s.reduce == EIN__R_SUM && ein__is_attended(z, v, &inside))
+        z->also_half[0] = ein__attended_half(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};
@@ -26902,6 +26994,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     for (int k = 0; k < nroot; k++) z.root[root[k].i] = true;
     z.with = (ein__selector){.ctx = ctx, .free = true};
     ein__select_begin(&z.with, root, nroot);
+    ein__order_attended(&z);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
         ein__val now = ein__store_value(&z, z.order[i]);
@@ -39022,6 +39115,16 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->unended = false;
     return ok;
 }
+
+// The same, with copies as halves of what attentions read or, if that makes a better plan, without.
+static bool ein__build_halves(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->halves = false;
+    if (!ein__build_derived(ctx, root, nroot)) return false;
+    if (!ctx->halves || !ein__plan_is_worth_it(ctx)) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->halving, ein__build_derived);
+}
 /* ---- ways.c ---- */
 // The ways that a program is planned in: the model as folded, derived, merged, with tensors in
 // other orders, and in other variants; the cheapest plan is kept.
@@ -39093,7 +39196,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     }
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
-    bool ok = ein__build_derived(ctx, root, nroot);
+    bool ok = ein__build_halves(ctx, root, nroot);
     ctx->typed = false;
     ctx->tried_ps = ctx->tried[at].ps = ein__plan_cost(&ctx->plan);
     ctx->plan.way = (ein__planning){ctx->approach, merging, ctx->online, ctx->channels_last};

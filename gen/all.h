@@ -83,6 +83,7 @@
 #include "select/attention_mask.c"
 #include "select/attention_score.c"
 #include "select/attention_tiles.c"
+#include "select/attention_halves.c"
 #include "select/split.c"
 #include "select/moments.c"
 #include "select/select.c"

@@ -684,6 +684,7 @@ struct ein_ctx {
     // Set while a program is planned once more, in another way (plan.c, finish.c) ...
     bool whole;         // products behind row operations do not have their terms parted (split.c)
     bool reloading;     // products have copies of what they may load (reload.c)
+    bool halving;       // attentions have copies as halves (attention_halves.c)
     bool unloaded;      // products load what was stored, no maps (finish.c)
     bool unadded;       // no kernel adds two products (addend.c)
     bool unended;       // no rows end in one result each (ended.c)
@@ -692,6 +693,7 @@ struct ein_ctx {
     // ... or derived once more (ways.c), and set by what finds that there is something to try.
     bool parted;   // products that could be `whole`
     bool reloads;  // copies, for `reloading`
+    bool halves;   // what attentions could gain by, for `halving`
     bool ends;     // rows, for `unended`
     bool numbers;  // reads, for `numbering`
     bool rereads;  // definitions that approach.rereading takes

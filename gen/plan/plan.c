@@ -354,3 +354,13 @@ static bool ein__build_derived(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->unended = false;
     return ok;
 }
+
+// The same, with copies as halves of what attentions read or, if that makes a better plan, without.
+static bool ein__build_halves(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    ctx->halves = false;
+    if (!ein__build_derived(ctx, root, nroot)) return false;
+    if (!ctx->halves || !ein__plan_is_worth_it(ctx)) return true;
+    return ein__build_again(ctx, other, nroot, &ctx->halving, ein__build_derived);
+}

@@ -68,7 +68,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     }
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
-    bool ok = ein__build_derived(ctx, root, nroot);
+    bool ok = ein__build_halves(ctx, root, nroot);
     ctx->typed = false;
     ctx->tried_ps = ctx->tried[at].ps = ein__plan_cost(&ctx->plan);
     ctx->plan.way = (ein__planning){ctx->approach, merging, ctx->online, ctx->channels_last};

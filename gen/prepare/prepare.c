@@ -407,6 +407,17 @@ static ein__val ein__identity_copy(ein_ctx *ctx, ein__val v, const char *name) {
     return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
 }
 
+// A copy of `v` (with its type) as `type`; weights are converted in create, where what computes
+// them stores the other type at once.
+static ein__val ein__converted(ein_ctx *ctx, ein__val v, ein__dtype type) {
+    const ein__value old = ctx->value[v.i];
+    const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
+    ein__sc sc = old.scope;
+    if (!old.weight_only || old.kind != EIN__V_SCOPE) sc = ein__identity_scope(ctx, v);
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
+}
+
 // Whether a library convolution computes contraction `v`, operands in declared order.
 static bool ein__is_conv_value(ein_ctx *ctx, ein__val v, ein__conv_form *f) {
     const ein__scope *s = ein__scope_of(ctx, v);

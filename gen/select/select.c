@@ -326,7 +326,8 @@ static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, in
             if (!body.i || ein__ex_get(ctx, body)->op != EIN__X_READ) break;
             *part[k] = body;
         }
-    int64_t ps = ein__cost_attention(ctx, &z, bytes_out);
+    int64_t ps = ein__least(ein__cost_attention(ctx, &z, bytes_out),
+                            ein__cost_attention_halves(ctx, &z, bytes_out));
     return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
 }
 

@@ -202,18 +202,6 @@ static void ein__mark(ein__storer *z) {
 
 // ------------------------------------------------------------------------------------ types
 
-// A copy of `v` (with its type) as `type`; weights are converted in create, where what computes
-// them stores the other type at once.
-static ein__val ein__converted(ein__storer *z, ein__val v, ein__dtype type) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[v.i];
-    const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
-    ein__sc sc = old.scope;
-    if (!old.weight_only || old.kind != EIN__V_SCOPE) sc = ein__identity_scope(ctx, v);
-    if (!sc.i) return (ein__val){0};
-    return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
-}
-
 // What a reader that wants `type` reads in the place of old value `v`.
 static ein__val ein__wanted(ein__storer *z, ein__val v, ein__dtype type) {
     ein_ctx *ctx = z->ctx;
@@ -222,7 +210,7 @@ static ein__val ein__wanted(ein__storer *z, ein__val v, ein__dtype type) {
     bool real = have == EIN__F32 || have == EIN__F16;
     if (type == EIN__NDTYPE || have == type || !real) return now;
     ein__val *copy = type == EIN__F16 ? &z->half[v.i] : &z->full[v.i];
-    if (!copy->i) *copy = ein__converted(z, now, type);
+    if (!copy->i) *copy = ein__converted(ctx, now, type);
     return *copy;
 }
 
@@ -247,6 +235,21 @@ static bool ein__is_attended(const ein__storer *z, ein__val v, bool *inside) {
     ein__val home = z->with.home[v.i];
     *inside = home.i != v.i;
     return z->with.kind[home.i] == EIN__K_ATTENTION;
+}
+
+// Puts what attentions compute behind all that it reads, whose types are then known.
+static void ein__order_attended(ein__storer *z) {
+    ein__val *order = NULL;
+    bool inside;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        bool attended = ein__is_attended(z, z->order[i], &inside);
+        if (attended && inside) continue;
+        for (ptrdiff_t k = 0; k < i && attended; k++)
+            if (z->with.home[z->order[k].i].i == z->order[i].i) arrput(order, z->order[k]);
+        arrput(order, z->order[i]);
+    }
+    arrfree(z->order);
+    z->order = order;
 }
 
 // What copies as halves of what a call for contraction reads cost, shared by all that reads them.
@@ -319,7 +322,40 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
-// The same where halves have too few exponents for an operand: a kernel converts what it loads.
+// The attention whose kernel computes `last`.
+static bool ein__attention_ending(ein__storer *z, ein__val last, ein__attention *a) {
+    ein_ctx *ctx = z->ctx;
+    bool found = !ein__is_map(ctx, last) && ein__match_attention(ctx, last, (ein__val){0}, a);
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && !found && ein__is_map(ctx, last); i++)
+        if (z->with.home[z->order[i].i].i == last.i)
+            found = ein__match_attention(ctx, z->order[i], last, a);
+    return found;
+}
+
+// What product `v` of an attention reads that is f32, and better halves: keys, or values. None:
+// nothing is, or copies are not to be made of it.
+static ein__val ein__attended_half(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__val last = z->with.home[v.i], none = {0};
+    ein__attention a;
+    if (!ein__attention_ending(z, last, &a) || (v.i != a.dot.i && v.i != a.out.i)) return none;
+    const ein__expr *read = ein__attention_factor(ctx, &a, v.i == a.dot.i ? 1 : 2);
+    if (!read) return none;
+    v.i = read->val;
+    int64_t bytes = ein__bytes_of(ctx, last);
+    for (int part = 0; part < EIN__ATTENTION_PARTS; part++) {
+        ein__ex *ex = ein__attention_part(&a, part);
+        *ex = ein__ex_replace_reads(ctx, *ex, ein__read_stored, z);
+        if (!ex->i) return none;
+    }
+    ctx->typed = true;
+    bool pays = ein__cost_attention_halves(ctx, &a, bytes) < ein__cost_attention(ctx, &a, bytes);
+    ctx->typed = false;
+    ctx->halves |= pays;
+    return pays && ctx->halving ? v : none;
+}
+
+// Where halves have too few exponents for an operand: a kernel converts what it loads.
 static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t ps;
@@ -428,6 +464,9 @@ static ein__val ein__store_value(ein__storer *z, ein__val v) {
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
+    bool inside;
+    if (s.reduce == EIN__R_SUM && ein__is_attended(z, v, &inside))
+        z->also_half[0] = ein__attended_half(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     if (!sc.i) return (ein__val){0};
@@ -464,6 +503,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     for (int k = 0; k < nroot; k++) z.root[root[k].i] = true;
     z.with = (ein__selector){.ctx = ctx, .free = true};
     ein__select_begin(&z.with, root, nroot);
+    ein__order_attended(&z);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
         ein__val now = ein__store_value(&z, z.order[i]);
