@@ -152,6 +152,27 @@ DEEP = [(8, 1024, 128), (8, 4096, 128), (16, 1024, 160), (16, 256, 160)]
 # heads, rows, keys, depth; whether keys and values that are f32 become halves first.
 COPIED = [(8, 1024, 1024, 128, True), (8, 1024, 1024, 160, True), (4, 256, 256, 128, True),
           (8, 16, 1024, 128, False), (8, 77, 77, 64, False)]
+# Keys and values of which others read all, as f32.
+PRESENT = """ein 1
+model present
+input x: f32[1024,1024]
+weight wq: f32[1024,1024] = randn(std=0.02)
+weight wk: f32[1024,1024] = randn(std=0.02)
+weight wv: f32[1024,1024] = randn(std=0.02)
+output %s
+a = MatMul(x, wq)
+b = MatMul(x, wk)
+c = MatMul(x, wv)
+d = Reshape(a; shape=[1024,8,128])
+e = Reshape(b; shape=[1024,8,128])
+f = Reshape(c; shape=[1024,8,128])
+q = Transpose(d; perm=[1,0,2])
+k = Transpose(e; perm=[1,0,2])
+v = Transpose(f; perm=[1,0,2])
+s[h,i,j] = sum(d) q[h,i,d] * k[h,j,d] * 0.09
+p = Softmax(s)
+y[i,h,d] = sum(j) p[h,i,j] * v[h,j,d]
+"""
 HALVES = re.compile(r"us est\. \S+\.half +k_")  # a kernel that makes them
 MASKS = {"causal": "select(idx(j) <= idx(i), %s, -1e9)",
          "ahead": "select(2 * idx(i) - 5 < idx(j), -1e9, %s)",
@@ -359,6 +380,18 @@ def check_copied(folder):
         if made != copied or us["f32"] > 1.45 * us["f16"]:
             raise run_models.Failure("%d of %d x %d x %d: copied %s, %s us" %
                                      (heads, rows, keys, depth, made, us))
+
+
+def check_present(folder):
+    """Keys and values that are outputs as well take little more than these cost."""
+    us = []
+    for outputs in ("y", "y, k, v"):
+        path = os.path.join(folder, "present.ein")
+        with open(path, "w") as out:
+            out.write(PRESENT % outputs)
+        us.append(plan_us(emit(path, ["--math", "fp16"])))
+    if us[1] > 1.2 * us[0]:
+        raise run_models.Failure("%g us, %g without" % (us[1], us[0]))
 
 
 def check_masks(text, cases):
@@ -677,6 +710,7 @@ def main():
                 with open(os.path.join(folder, "few_copied.ein"), "w") as out:
                     out.write(model(copied))
                 jobs += [("copies as halves", check_copied, (folder,)),
+                         ("keys that are outputs", check_present, (folder,)),
                          ("copies as halves, run", check_run,
                           (os.path.join(folder, "few_copied.ein"), "h200", "race", "fp16", copied))]
             if name == "large":

@@ -90,10 +90,10 @@ static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
            ein__address(ctx, read, stride, &f);
 }
 
-// What an f32 output is a copy of, or made of side by side: stored as f32 it may be that output, as
-// halves it takes a kernel to become one. Calls that read what is renamed as halves take a kernel
-// too, but no more than that; what is stored in another order, or in pieces, nothing else must
-// read.
+// What an f32 output is a copy of all of, or made of side by side: stored as f32 it may be that
+// output, as halves it takes a kernel to become one. Calls that read what is renamed as halves take
+// a kernel too, but no more than that; what is stored in another order, or in pieces, nothing else
+// must read.
 static void ein__mark_outputs(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__pieces pc = {.n = 0};
@@ -107,8 +107,8 @@ static void ein__mark_outputs(ein__storer *z, ein__val v) {
         elements += ein__elements(&ctx->value[pc.read[i]->val].shape);
         sole &= z->with.uses[pc.read[i]->val] == 1;
     }
-    sole &= elements == ein__elements(&ctx->value[v.i].shape);
-    if (!sole && !(read && ein__is_renaming(ctx, v, read))) return;
+    bool whole = elements == ein__elements(&ctx->value[v.i].shape);
+    if (!whole || !(sole || (read && ein__is_renaming(ctx, v, read)))) return;
     for (int i = 0; i < pc.n; i++) z->is[pc.read[i]->val] |= EIN__IS_OUTPUT;
 }
 
