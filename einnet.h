@@ -26620,17 +26620,31 @@ static void ein__find_counts(const ein__storer *z, ein__ex ex, bool *some, bool 
     for (uint32_t k = 0; k < e->nkid; k++) ein__find_counts(z, e->kid[k], some, all);
 }
 
+// Whether `r` is an extremum or a copy of one, which is marked then: as a half it would be none of
+// those that it was chosen among, and what compares it with others would count too many equal ones.
+static bool ein__mark_chosen(ein__storer *z, uint32_t r) {
+    const ein__scope *s = ein__scope_of(z->ctx, (ein__val){r});
+    if (!s) return false;
+    const ein__expr *read = ein__copy_of(z->ctx, (ein__val){r});
+    bool extremum = s->reduce == EIN__R_MAX || s->reduce == EIN__R_MIN;
+    bool chosen = extremum || (read && ein__mark_chosen(z, read->val));
+    if (chosen) z->is[r] |= EIN__IS_COUNT;
+    return chosen;
+}
+
 // What only integers make, positions and counts, and what an integer is made of: halves do not hold
-// all that are above 2048.
+// all that are above 2048. What is counted is compared.
 static void ein__mark_counts(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     if (!s || (s->reduce != EIN__R_NONE && !ein__is_plain_reduction(ctx, s))) return;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool all = true, some = false;
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i))
-            z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_COUNT;
+    for (ptrdiff_t i = 0; i < arrlen(reads) && ein__is_integer(ctx, v.i); i++) {
+        uint32_t r = ein__ex_get(ctx, reads[i])->val;
+        if (s->reduce == EIN__R_NONE) z->is[r] |= EIN__IS_COUNT;
+        else ein__mark_chosen(z, r);
+    }
     ein__find_counts(z, s->body, &some, &all);
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
