@@ -1,7 +1,5 @@
-// onnx_pick.c - what reads at positions, and where the largest elements stand.
+// onnx_pick.c - what reads at positions, and what has one of an axis.
 #include "onnx.h"
-
-#include <math.h>
 
 // Known positions with those from the end counted from 0; in range.
 static ox_value *known_positions(ox *o, ox_node *n, ox_value *at, const ox_const *c, int64_t size) {
@@ -312,173 +310,12 @@ static void convert_hardmax(ox *o, ox_node *n) {
     ox_bind(o, n, 0, ox_end(o, "Cast", n->out[0], x->dtype));
 }
 
-// ---- TopK ----
-
-// How many are found round by round, the comparisons that take as long as a round (assumed), and
-// the most that are made at once.
-enum { MAX_TOP = 64, ROUND_PAIRS = 1 << 20, MAX_PAIRS = 1 << 30 };
-
-static ox_value *reduced(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,
-                         int64_t axis) {
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
-    ox_set_int(o, "keepdims", 1);
-    return ox_end(o, op, ox_fresh(o, ox_base(o, n), suffix), x->dtype);
-}
-
-// A number that none that is looked for goes beyond.
-static ox_value *beyond(ox *o, ox_node *n, const ox_value *x, bool largest) {
-    ox_const *c = ox_make(o, x->dtype, 0, NULL);
-    if (ox_is_float(x->dtype)) {
-        ox_setf(c, 0, largest ? -HUGE_VAL : HUGE_VAL);
-    } else {
-        int64_t most = x->dtype == CLI_I64   ? INT64_MAX
-                       : x->dtype == CLI_I32 ? INT32_MAX
-                       : x->dtype == CLI_U8  ? UINT8_MAX
-                                             : INT8_MAX;
-        ox_seti(c, 0, !largest ? most : x->dtype == CLI_U8 ? 0 : -most - 1);
-    }
-    return ox_constant(o, ox_base(o, n), ".beyond", c);
-}
-
-typedef struct {
-    ox_value *x, *at;      // values; their places
-    ox_value *none, *low;  // a place and a value beyond all
-    int64_t axis;
-    bool largest;
-} top;
-
-// What comes behind value `v` at place `p`, by value and then by place; the others are beyond.
-static ox_value *behind(ox *o, ox_node *n, const top *t, ox_value *v, ox_value *p) {
-    ox_value *same = ox_truth(o, n, "Equal", ".same", t->x, v);
-    ox_value *right = ox_truth(o, n, "Greater", ".right", t->at, p);
-    ox_value *tie = ox_truth(o, n, "And", ".tie", same, right);
-    ox_value *less = ox_truth(o, n, t->largest ? "Less" : "Greater", ".less", t->x, v);
-    ox_value *is = ox_truth(o, n, "Or", ".behind", less, tie);
-    return ox_where(o, n, ".rest", is, t->x, t->low);
-}
-
-// The first place of value `v`; behind `p` where the value before, `u`, is the same.
-static ox_value *first_place(ox *o, ox_node *n, const top *t, ox_value *v, ox_value *u,
-                             ox_value *p) {
-    ox_value *is = ox_truth(o, n, "Equal", ".is", t->x, v);
-    if (u) {
-        ox_value *next = ox_truth(o, n, t->largest ? "Less" : "Greater", ".next", v, u);
-        ox_value *right = ox_truth(o, n, "Greater", ".right", t->at, p);
-        is = ox_truth(o, n, "And", ".found", is, ox_truth(o, n, "Or", ".open", next, right));
-    }
-    return reduced(o, n, "ReduceMin", ".place", ox_where(o, n, ".at", is, t->at, t->none), t->axis);
-}
-
-// Whether every pair is compared at once: rounds are kernels one after the other, which take longer
-// than the comparisons of a short axis, and there may be too many of them.
-static bool counts_pairs(const ox_value *x, int64_t size, int64_t count) {
-    double rows = 1;
-    for (int a = 0; a < x->rank; a++) {
-        rows *= (double)x->dims[a];
-    }
-    double pairs = rows * (double)size;
-    double most = count > MAX_TOP ? MAX_PAIRS : (double)count * ROUND_PAIRS;
-    return count > 1 && x->rank < CLI_MAX_RANK && pairs <= most;
-}
-
-static int64_t take_k(ox *o, ox_node *n, const ox_value *x, int64_t size) {
-    ox_list k = {0};
-    if (n->opset >= 10 && (!ox_int_input(o, n, "K", 1, &k) || k.n != 1)) {
-        ox_die(o, n, "TopK without a usable K");
-    }
-    int64_t count = n->opset < 10 ? ox_int(o, n, "k", 0) : k.v[0];
-    if (count < 1 || count > size) {
-        ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)count, (long long)size);
-    }
-    if (count > MAX_TOP && !counts_pairs(x, size, count)) {
-        ox_unsupported(o, n,
-                       "TopK of %lld from an axis of size %lld: too much to compare all pairs, and "
-                       "one after the other it finds %d at most; what comes behind it is the "
-                       "caller's",
-                       (long long)count, (long long)size, MAX_TOP);
-    }
-    return count;
-}
-
-// How many come before each element: what is beyond it, and its equals to the left. Elements lie
-// along `axis` of the result, what they are compared with along the one behind it.
-static ox_value *rank_of(ox *o, ox_node *n, const top *t, ox_value *one, int64_t size) {
-    ox_value *other = ox_with_int(o, n, "Unsqueeze", ".other", t->x, "axes", t->axis);
-    ox_value *left =
-        ox_truth(o, n, "Less", ".left", ox_places(o, n, t->x->rank + 1, t->axis + 1, size), t->at);
-    ox_value *same = ox_truth(o, n, "Equal", ".same", other, one);
-    ox_value *tie = ox_truth(o, n, "And", ".tie", same, left);
-    ox_value *more = ox_truth(o, n, t->largest ? "Greater" : "Less", ".more", other, one);
-    ox_value *is = ox_truth(o, n, "Or", ".before", more, tie);
-    return reduced(o, n, "ReduceSum", ".rank", ox_cast_to(o, n, ".counted", is, CLI_I64),
-                   t->axis + 1);
-}
-
-// All at once: an element goes where the number of those before it says.
-static void top_by_rank(ox *o, ox_node *n, top *t, int64_t size, int64_t count) {
-    int rank = t->x->rank + 1;
-    t->at = ox_places(o, n, rank, t->axis, size);
-    ox_value *one = ox_with_int(o, n, "Unsqueeze", ".one", t->x, "axes", t->axis + 1);
-    ox_value *is = ox_truth(o, n, "Equal", ".is", rank_of(o, n, t, one, size),
-                            ox_places(o, n, rank, t->axis + 1, count));
-    for (int i = 0; i < 2; i++) {
-        if (!ox_wants(n, i)) {
-            continue;
-        }
-        ox_value *all =
-            ox_where(o, n, i ? ".at" : ".found", is, i ? t->at : one, i ? t->none : t->low);
-        ox_begin(o);
-        ox_arg(o, all);
-        ox_set_list(o, "axes", (ox_list){1, &t->axis, NULL});
-        ox_set_int(o, "keepdims", 0);
-        ox_bind(o, n, i,
-                ox_end(o, i || !t->largest ? "ReduceMin" : "ReduceMax", n->out[i], all->dtype));
-    }
-}
-
-// Round by round: the extremum among what comes behind the one before, and the first place that has
-// it.
-static void top_by_rounds(ox *o, ox_node *n, top *t, int64_t size, int64_t count) {
-    ox_value *all[2][MAX_TOP];
-    t->at = ox_places(o, n, t->x->rank, t->axis, size);
-    for (int i = 0; i < (int)count; i++) {
-        ox_value *u = i ? all[0][i - 1] : NULL, *p = i ? all[1][i - 1] : NULL;
-        ox_value *rest = i ? behind(o, n, t, u, p) : t->x;
-        all[0][i] = reduced(o, n, t->largest ? "ReduceMax" : "ReduceMin", ".value", rest, t->axis);
-        all[1][i] = first_place(o, n, t, all[0][i], u, p);
-    }
-    for (int i = 0; i < 2; i++) {
-        if (ox_wants(n, i)) {
-            ox_bind(o, n, i,
-                    ox_concat(o, n, i ? ".places" : ".values", all[i], (int)count, t->axis));
-        }
-    }
-}
-
-static void convert_top_k(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    top t = {.x = x, .largest = ox_int(o, n, "largest", 1) != 0};
-    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
-    ox_need_shape(o, n, x);
-    t.axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank);
-    int64_t size = x->dims[t.axis], count = take_k(o, n, x, size);
-    t.none = ox_number(o, n, ".none", CLI_I64, (double)size);
-    if (count > 1) {
-        t.low = beyond(o, n, x, t.largest);
-    }
-    if (counts_pairs(x, size, count)) {
-        top_by_rank(o, n, &t, size, count);
-    } else {
-        top_by_rounds(o, n, &t, size, count);
-    }
-}
-
 // ---- the table ----
 
 const ox_row ox_pick_rows[] = {
-    {"Gather", 2, 2, convert_gather},  {"GatherElements", 2, 2, convert_gather_elements},
-    {"OneHot", 3, 3, convert_one_hot}, {"Hardmax", 1, 1, convert_hardmax},
-    {"TopK", 1, 2, convert_top_k},     {NULL, 0, 0, NULL},
+    {"Gather", 2, 2, convert_gather},
+    {"GatherElements", 2, 2, convert_gather_elements},
+    {"OneHot", 3, 3, convert_one_hot},
+    {"Hardmax", 1, 1, convert_hardmax},
+    {NULL, 0, 0, NULL},
 };
