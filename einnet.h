@@ -1036,15 +1036,16 @@ struct ein_ctx {
 
     // The way to plan that is tried, or that the plan has (ways.c, cheapest.c).
     ein__approach approach;
-    bool online;          // softmax between two products is computed with them (attention.c)
-    bool channels_last;   // convolutions may take their tensors in NHWC
-    bool taking;          // row operations may be taken into products (norm.c)
-    bool typed;           // values have the types they are stored in (storage.c)
-    int64_t least_ps;     // what the cheapest plan so far costs; 0: there is none
-    int64_t tried_ps;     // what the last one costs
-    ein__derived *tried;  // derived programs that were planned in one way; stb_ds array
-    bool many;            // plans have so many steps that few are looked at ...
-    bool led;             // ... those alone that do as `lead` does
+    bool online;              // softmax between two products is computed with them (attention.c)
+    bool channels_last;       // convolutions may take their tensors in NHWC
+    bool taking;              // row operations may be taken into products (norm.c)
+    bool typed;               // values have the types they are stored in (storage.c)
+    int64_t least_ps;         // what the cheapest plan so far costs; 0: there is none
+    int64_t tried_ps;         // what the last one costs
+    ein__derived *tried;      // derived programs that were planned in one way; stb_ds array
+    ptrdiff_t values_before;  // the first plan was made
+    bool many;                // plans take so long to make that few are looked at ...
+    bool led;                 // ... those alone that do as `lead` does
     ein__planning lead;
 
     // Set while a program is planned once more, in another way (plan.c, finish.c) ...
@@ -39161,7 +39162,15 @@ static bool ein__own_outputs(ein_ctx *ctx, ein__val *root, int nroot) {
 // trifle. One that does both changes it once.
 enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
-enum { EIN__MANY_STEPS = 64 };  // of plans that take long to make
+// Steps of plans that take long to make; values that all of them together may have made before the
+// others are made as if they took long, too: passes go through all values.
+enum { EIN__MANY_STEPS = 64, EIN__MANY_VALUES = 50000 };
+
+static bool ein__takes_long(const ein_ctx *ctx) {
+    ptrdiff_t made = arrlen(ctx->value) - ctx->values_before;
+    bool any = ctx->desc.probe || ctx->desc.form;
+    return !any && (arrlen(ctx->plan.step) > EIN__MANY_STEPS || made > EIN__MANY_VALUES);
+}
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
@@ -39312,7 +39321,7 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Where plans have many steps, those to come are made in the way of the best one so far: each
+// Where plans take long to make, those to come are made in the way of the best one so far: each
 // choice is tried in all its ways once, not in all combinations with others.
 static void ein__follow_plan(ein_ctx *ctx) {
     ctx->led = ctx->many;
@@ -39366,7 +39375,7 @@ static bool ein__try_variant(ein_ctx *ctx, const ein__val *root, int nroot, int 
     return ok;
 }
 
-// The same as it is and in each other variant: in all ways, or where plans have many steps in the
+// The same as it is and in each other variant: in all ways, or where plans take long to make in the
 // way that is best for it as it is.
 static bool ein__try_variants(ein_ctx *ctx, ein__val *root, int nroot) {
     int lead = ctx->led ? (int)ctx->lead.approach.variant : EIN__AS_FOLDED;
@@ -39401,7 +39410,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.way = (ein__planning){.approach = ctx->approach, .channels_last = ctx->channels_last};
-    ctx->many |= !ctx->desc.probe && !ctx->desc.form && arrlen(ctx->plan.step) > EIN__MANY_STEPS;
+    ctx->many |= ein__takes_long(ctx);
     ein__keep_better(ctx, &best, ok);
     if (!ok || !derive) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
@@ -39476,8 +39485,9 @@ static bool ein__folds_so(const ein_ctx *ctx, bool follows) {
 
 // The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, with dimensions taken
 // apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
-// begin with others, which library calls may be unable to store in pieces. Where a plan of many
-// steps was made before, in another arithmetic or with other libraries, as that one (ctx->lead).
+// begin with others, which library calls may be unable to store in pieces. Where plans take long to
+// make and one was made before, in another arithmetic or with other libraries, as that one
+// (ctx->lead).
 static bool ein__plan_math(ein_ctx *ctx) {
     ein__folds folds = {.baseline = INT64_MAX};
     bool ok = true, follows = ctx->many;
@@ -39643,6 +39653,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
     ctx->least_ps = 0;
     ctx->many = false;
+    ctx->values_before = arrlen(ctx->value);
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;

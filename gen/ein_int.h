@@ -670,15 +670,16 @@ struct ein_ctx {
 
     // The way to plan that is tried, or that the plan has (ways.c, cheapest.c).
     ein__approach approach;
-    bool online;          // softmax between two products is computed with them (attention.c)
-    bool channels_last;   // convolutions may take their tensors in NHWC
-    bool taking;          // row operations may be taken into products (norm.c)
-    bool typed;           // values have the types they are stored in (storage.c)
-    int64_t least_ps;     // what the cheapest plan so far costs; 0: there is none
-    int64_t tried_ps;     // what the last one costs
-    ein__derived *tried;  // derived programs that were planned in one way; stb_ds array
-    bool many;            // plans have so many steps that few are looked at ...
-    bool led;             // ... those alone that do as `lead` does
+    bool online;              // softmax between two products is computed with them (attention.c)
+    bool channels_last;       // convolutions may take their tensors in NHWC
+    bool taking;              // row operations may be taken into products (norm.c)
+    bool typed;               // values have the types they are stored in (storage.c)
+    int64_t least_ps;         // what the cheapest plan so far costs; 0: there is none
+    int64_t tried_ps;         // what the last one costs
+    ein__derived *tried;      // derived programs that were planned in one way; stb_ds array
+    ptrdiff_t values_before;  // the first plan was made
+    bool many;                // plans take so long to make that few are looked at ...
+    bool led;                 // ... those alone that do as `lead` does
     ein__planning lead;
 
     // Set while a program is planned once more, in another way (plan.c, finish.c) ...

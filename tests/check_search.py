@@ -237,6 +237,10 @@ def main():
         # Of many steps few plans are made.
         check("six times the blocks: %s ms" % took, took[1] < 4 * took[0])
         check("six times the blocks: %s us" % costs, costs[1] < 6.1 * costs[0])
+    # Nor where each of fewer steps may be another one: not all choices with all others.
+    path = os.path.join(ROOT, "tests", "unseen", "diffusion.ein")
+    problems = int(run(path, "--math", "fp16")[1]["problems"])
+    check("many plans of few steps: %d problems" % problems, problems < 8000)
     return checks.finish()
 
 

@@ -140,6 +140,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
     ctx->least_ps = 0;
     ctx->many = false;
+    ctx->values_before = arrlen(ctx->value);
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;
