@@ -19830,6 +19830,53 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     return *terms ? along : lane;
 }
 
+// How many values `ex` reads; -1: some are no integers.
+static ptrdiff_t ein__integers_read(ein_ctx *ctx, ein__ex ex) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__dtype t = ctx->value[ein__ex_get(ctx, reads[i])->val].dtype;
+        if (t != EIN__I32 && t != EIN__I64) return -1;
+    }
+    return arrlen(reads);
+}
+
+// Whether `ex` is what reduction `r` has of no terms; infinities may be written as log(0).
+static bool ein__is_nothing(ein_ctx *ctx, ein__ex ex, ein__red r) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c, none = r == EIN__R_SUM ? 0 : r == EIN__R_MAX ? -HUGE_VAL : HUGE_VAL;
+    if (r != EIN__R_SUM && r != EIN__R_MAX && r != EIN__R_MIN) return false;
+    if (e->op == EIN__X_CONST) return ein__ex_is_const(ctx, ex, &c) && c == none;
+    if (e->op != EIN__X_UNARY || r == EIN__R_SUM) return false;
+    if (e->fn == EIN__LOG) return r == EIN__R_MAX && ein__ex_is_const(ctx, e->kid[0], &c) && c == 0;
+    ein__red other = r == EIN__R_MAX ? EIN__R_MIN : EIN__R_MAX;
+    return e->fn == EIN__NEG && ein__is_nothing(ctx, e->kid[0], other);
+}
+
+// Whether a term of reduction `s` is nothing but where a number of the term is one of the result,
+// as where elements are stored at places that tensors hold, and whether neighbours along the last
+// iterator have that in common: a loop leaves out the rest of a term that is nothing, which nearly
+// all are (assumed).
+static bool ein__picks_terms(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    if (e->op != EIN__X_SELECT || e->fn != EIN__EQ) return false;
+    if (!ein__is_nothing(ctx, e->kid[3], s->reduce)) return false;
+    ptrdiff_t m = ein__integers_read(ctx, e->kid[0]), n = ein__integers_read(ctx, e->kid[1]);
+    if (m < 0 || n < 0 || m + n == 0) return false;
+    uint32_t a = ein__ex_uses(ctx, e->kid[0]), b = ein__ex_uses(ctx, e->kid[1]);
+    uint32_t results = (1u << s->nt) - 1, last = 0;
+    for (uint32_t i = 0; i < s->nt; i++) last = s->n[i] > 1 ? 1u << i : last;
+    bool apart = (a & results && b & ~results) || (b & results && a & ~results);
+    return apart && last && !((a | b) & last);
+}
+
+// What is done for every term of reduction `s`.
+static ein__ex ein__each_term(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr e = *ein__ex_get(ctx, s->body);
+    if (!ein__picks_terms(ctx, s)) return s->body;
+    ein__ex one = ein__ex_const(ctx, 1), none = ein__ex_const(ctx, 0);
+    return ein__ex_select(ctx, (ein__fn)e.fn, e.kid[0], e.kid[1], one, none);
+}
+
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
 // outputs, or `terms` of one lie together.
 static int64_t ein__loop_turns(ein_ctx *ctx, const ein__scope *s, bool terms) {
@@ -19873,7 +19920,7 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     int64_t lines = 0;
     if (lane < 0) return 0;
     bool shared = lane >= (int)s->nt;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__each_term(ctx, s));
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
@@ -19920,8 +19967,9 @@ static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
 static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own, int vec) {
     const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
     uint32_t terms = s->ns ? ~((1u << s->nt) - 1) : ~0u;
-    int64_t n = LOOP + vec * ein__ex_operations(ctx, s->body);
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    ein__ex body = ein__each_term(ctx, s);
+    int64_t n = LOOP + vec * ein__ex_operations(ctx, body);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
         const ein__expr *e = ein__ex_get(ctx, reads[r]);
         if (vec == 1 || (ein__ex_uses(ctx, reads[r]) & terms)) n += READ;
@@ -20044,7 +20092,7 @@ static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
                                                  : ein__sharing_warps(outputs) * 32 / lanes;
     int64_t blocks = ein__ceil(outputs, each), busy = ein__least(blocks, g->sms), bytes = 0;
     const int64_t *out = k->s[k->n - 1]->nt == s->nt ? k->out : NULL;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__each_term(ctx, s));
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t size = ein__element_size(ctx, (ein__val){e->val});
@@ -20542,7 +20590,8 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
 static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                                      bool halves) {
     uint32_t slots = k->kind == EIN__K_ROW ? ~0u << k->s[0]->nt : 0;
-    int64_t each = ein__operations_for(ctx, s->body, slots, halves) + (s->reduce != EIN__R_NONE);
+    ein__ex body = k->kind == EIN__K_REDUCE ? ein__each_term(ctx, s) : s->body;
+    int64_t each = ein__operations_for(ctx, body, slots, halves) + (s->reduce != EIN__R_NONE);
     if (ein__is_pair(ctx, s)) each = ein__ceil(each, 2);
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }
@@ -50633,21 +50682,32 @@ static bool ein__kcompares(ein__kgen *g, const ein__expr *x) {
     return wide > 1 || sum;
 }
 
-static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
+// What choice `x` asks.
+static const char *ein__kcondition(ein__kgen *g, const ein__expr *x, int lane, int *level) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
-    ein__ktext v[4];
-    int level = 0;
+    ein__ktext v[2];
     bool counts = ein__kcounts(g, x, lane, v);
     bool integer = !counts && ein__kcompares(g, x);
-    for (int i = 0; i < 4; i++) {
-        if (i < 2 && integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
-        else if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
-        level = ein__kmax(level, v[i].level);
+    for (int i = 0; i < 2; i++) {
+        if (integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
+        else if (!counts) v[i] = ein__kvalue(g, x->kid[i], lane);
+        *level = ein__kmax(*level, v[i].level);
     }
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
-    const char *s = ein__namef(g->ctx, "%s %s %s ? %s : %s", ein__kparen(g, v[0], EIN__TERM),
-                               cmp[x->fn - EIN__EQ], ein__kparen(g, v[1], EIN__TERM),
-                               ein__kparen(g, v[2], EIN__AND), ein__kparen(g, v[3], EIN__AND));
+    return ein__namef(g->ctx, "%s %s %s", ein__kparen(g, v[0], EIN__TERM), cmp[x->fn - EIN__EQ],
+                      ein__kparen(g, v[1], EIN__TERM));
+}
+
+static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
+    ein__ktext v[2];
+    int level = 0;
+    const char *is = ein__kcondition(g, x, lane, &level);
+    for (int i = 0; i < 2; i++) {
+        v[i] = ein__kvalue(g, x->kid[2 + i], lane);
+        level = ein__kmax(level, v[i].level);
+    }
+    const char *s = ein__namef(g->ctx, "%s ? %s : %s", is, ein__kparen(g, v[0], EIN__AND),
+                               ein__kparen(g, v[1], EIN__AND));
     return (ein__ktext){s, EIN__COND, level};
 }
 
@@ -51582,6 +51642,18 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
     g->vec = vec;
 }
 
+// What is left of a term behind the question whether it is nothing; where it is, a loop goes on.
+static ein__ex ein__kpick_terms(ein__kgen *g, const ein__kred *r, ein__ex body) {
+    int level = 0;
+    if (g->naive || !ein__picks_terms(g->ctx, ein__scope_of(g->ctx, r->acc))) return body;
+    const ein__expr x = *ein__ex_get(g->ctx, body);
+    if (x.op != EIN__X_SELECT || x.fn != EIN__EQ) return body;
+    const char *is = ein__kcondition(g, &x, 0, &level);
+    if (level == 0) return body;
+    ein__putf(&g->code[level], "if (!(%s)) continue;\n", is);
+    return x.kid[2];
+}
+
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
@@ -51594,6 +51666,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     ein__kcount(g, body);
     bool terms = false;
     for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
+    if (!terms) body = ein__kpick_terms(g, r, body);
     for (int i = 0; i < g->vec; i++) {
         const char *a = g->vec > 1 && !terms ? ein__kacc[i] : "acc";
         ein__ktext v = ein__kvalue(g, body, i);

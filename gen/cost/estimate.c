@@ -336,7 +336,8 @@ static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel 
 static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const ein__scope *s,
                                      bool halves) {
     uint32_t slots = k->kind == EIN__K_ROW ? ~0u << k->s[0]->nt : 0;
-    int64_t each = ein__operations_for(ctx, s->body, slots, halves) + (s->reduce != EIN__R_NONE);
+    ein__ex body = k->kind == EIN__K_REDUCE ? ein__each_term(ctx, s) : s->body;
+    int64_t each = ein__operations_for(ctx, body, slots, halves) + (s->reduce != EIN__R_NONE);
     if (ein__is_pair(ctx, s)) each = ein__ceil(each, 2);
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }

@@ -141,6 +141,53 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     return *terms ? along : lane;
 }
 
+// How many values `ex` reads; -1: some are no integers.
+static ptrdiff_t ein__integers_read(ein_ctx *ctx, ein__ex ex) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__dtype t = ctx->value[ein__ex_get(ctx, reads[i])->val].dtype;
+        if (t != EIN__I32 && t != EIN__I64) return -1;
+    }
+    return arrlen(reads);
+}
+
+// Whether `ex` is what reduction `r` has of no terms; infinities may be written as log(0).
+static bool ein__is_nothing(ein_ctx *ctx, ein__ex ex, ein__red r) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c, none = r == EIN__R_SUM ? 0 : r == EIN__R_MAX ? -HUGE_VAL : HUGE_VAL;
+    if (r != EIN__R_SUM && r != EIN__R_MAX && r != EIN__R_MIN) return false;
+    if (e->op == EIN__X_CONST) return ein__ex_is_const(ctx, ex, &c) && c == none;
+    if (e->op != EIN__X_UNARY || r == EIN__R_SUM) return false;
+    if (e->fn == EIN__LOG) return r == EIN__R_MAX && ein__ex_is_const(ctx, e->kid[0], &c) && c == 0;
+    ein__red other = r == EIN__R_MAX ? EIN__R_MIN : EIN__R_MAX;
+    return e->fn == EIN__NEG && ein__is_nothing(ctx, e->kid[0], other);
+}
+
+// Whether a term of reduction `s` is nothing but where a number of the term is one of the result,
+// as where elements are stored at places that tensors hold, and whether neighbours along the last
+// iterator have that in common: a loop leaves out the rest of a term that is nothing, which nearly
+// all are (assumed).
+static bool ein__picks_terms(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    if (e->op != EIN__X_SELECT || e->fn != EIN__EQ) return false;
+    if (!ein__is_nothing(ctx, e->kid[3], s->reduce)) return false;
+    ptrdiff_t m = ein__integers_read(ctx, e->kid[0]), n = ein__integers_read(ctx, e->kid[1]);
+    if (m < 0 || n < 0 || m + n == 0) return false;
+    uint32_t a = ein__ex_uses(ctx, e->kid[0]), b = ein__ex_uses(ctx, e->kid[1]);
+    uint32_t results = (1u << s->nt) - 1, last = 0;
+    for (uint32_t i = 0; i < s->nt; i++) last = s->n[i] > 1 ? 1u << i : last;
+    bool apart = (a & results && b & ~results) || (b & results && a & ~results);
+    return apart && last && !((a | b) & last);
+}
+
+// What is done for every term of reduction `s`.
+static ein__ex ein__each_term(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr e = *ein__ex_get(ctx, s->body);
+    if (!ein__picks_terms(ctx, s)) return s->body;
+    ein__ex one = ein__ex_const(ctx, 1), none = ein__ex_const(ctx, 0);
+    return ein__ex_select(ctx, (ein__fn)e.fn, e.kid[0], e.kid[1], one, none);
+}
+
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
 // outputs, or `terms` of one lie together.
 static int64_t ein__loop_turns(ein_ctx *ctx, const ein__scope *s, bool terms) {
@@ -184,7 +231,7 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     int64_t lines = 0;
     if (lane < 0) return 0;
     bool shared = lane >= (int)s->nt;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__each_term(ctx, s));
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
@@ -231,8 +278,9 @@ static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
 static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own, int vec) {
     const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
     uint32_t terms = s->ns ? ~((1u << s->nt) - 1) : ~0u;
-    int64_t n = LOOP + vec * ein__ex_operations(ctx, s->body);
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    ein__ex body = ein__each_term(ctx, s);
+    int64_t n = LOOP + vec * ein__ex_operations(ctx, body);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
         const ein__expr *e = ein__ex_get(ctx, reads[r]);
         if (vec == 1 || (ein__ex_uses(ctx, reads[r]) & terms)) n += READ;
@@ -355,7 +403,7 @@ static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
                                                  : ein__sharing_warps(outputs) * 32 / lanes;
     int64_t blocks = ein__ceil(outputs, each), busy = ein__least(blocks, g->sms), bytes = 0;
     const int64_t *out = k->s[k->n - 1]->nt == s->nt ? k->out : NULL;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__each_term(ctx, s));
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t size = ein__element_size(ctx, (ein__val){e->val});

@@ -502,21 +502,32 @@ static bool ein__kcompares(ein__kgen *g, const ein__expr *x) {
     return wide > 1 || sum;
 }
 
-static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
+// What choice `x` asks.
+static const char *ein__kcondition(ein__kgen *g, const ein__expr *x, int lane, int *level) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
-    ein__ktext v[4];
-    int level = 0;
+    ein__ktext v[2];
     bool counts = ein__kcounts(g, x, lane, v);
     bool integer = !counts && ein__kcompares(g, x);
-    for (int i = 0; i < 4; i++) {
-        if (i < 2 && integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
-        else if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
-        level = ein__kmax(level, v[i].level);
+    for (int i = 0; i < 2; i++) {
+        if (integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
+        else if (!counts) v[i] = ein__kvalue(g, x->kid[i], lane);
+        *level = ein__kmax(*level, v[i].level);
     }
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
-    const char *s = ein__namef(g->ctx, "%s %s %s ? %s : %s", ein__kparen(g, v[0], EIN__TERM),
-                               cmp[x->fn - EIN__EQ], ein__kparen(g, v[1], EIN__TERM),
-                               ein__kparen(g, v[2], EIN__AND), ein__kparen(g, v[3], EIN__AND));
+    return ein__namef(g->ctx, "%s %s %s", ein__kparen(g, v[0], EIN__TERM), cmp[x->fn - EIN__EQ],
+                      ein__kparen(g, v[1], EIN__TERM));
+}
+
+static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
+    ein__ktext v[2];
+    int level = 0;
+    const char *is = ein__kcondition(g, x, lane, &level);
+    for (int i = 0; i < 2; i++) {
+        v[i] = ein__kvalue(g, x->kid[2 + i], lane);
+        level = ein__kmax(level, v[i].level);
+    }
+    const char *s = ein__namef(g->ctx, "%s ? %s : %s", is, ein__kparen(g, v[0], EIN__AND),
+                               ein__kparen(g, v[1], EIN__AND));
     return (ein__ktext){s, EIN__COND, level};
 }
 

@@ -303,6 +303,18 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
     g->vec = vec;
 }
 
+// What is left of a term behind the question whether it is nothing; where it is, a loop goes on.
+static ein__ex ein__kpick_terms(ein__kgen *g, const ein__kred *r, ein__ex body) {
+    int level = 0;
+    if (g->naive || !ein__picks_terms(g->ctx, ein__scope_of(g->ctx, r->acc))) return body;
+    const ein__expr x = *ein__ex_get(g->ctx, body);
+    if (x.op != EIN__X_SELECT || x.fn != EIN__EQ) return body;
+    const char *is = ein__kcondition(g, &x, 0, &level);
+    if (level == 0) return body;
+    ein__putf(&g->code[level], "if (!(%s)) continue;\n", is);
+    return x.kid[2];
+}
+
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
@@ -315,6 +327,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     ein__kcount(g, body);
     bool terms = false;
     for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
+    if (!terms) body = ein__kpick_terms(g, r, body);
     for (int i = 0; i < g->vec; i++) {
         const char *a = g->vec > 1 && !terms ? ein__kacc[i] : "acc";
         ein__ktext v = ein__kvalue(g, body, i);
