@@ -489,6 +489,13 @@ def tie(n, m):
     return any(2 * p % 1 == 0 for p in places if p)
 
 
+def some_axes(ein, key, values):
+    """The last axes alone, named in any order and from either end."""
+    named = R.sample([(i, v) for i, v in enumerate(values, 2)], len(values))
+    ein["axes"] = [i - R.choice([0, 2 + len(values)]) for i, _ in named]
+    ein[key] = [v for _, v in named]
+
+
 def resize(op):
     spatial = R.choice([1, 2, 2, 2, 3])
     sizes = shape(spatial, 1, 7)
@@ -507,12 +514,16 @@ def resize(op):
             to = [R.randint(1, 9) for _ in sizes]
         full = list(x.shape[:2]) + to
         ein["sizes"] = R.choice([to, full])
+        if R.random() < 0.3:
+            some_axes(ein, "sizes", to)
         return Case(op, [x], attrs, [("roi", None), ("scales", None), ("sizes", np.array(full))],
                     ein)
     choices = (0.5, 2.0, 3.0, 1.5, 1.0, 4.0, 0.75, 2.5)
     scales = [R.choice([s for s in choices if int(n * s) >= 1]) for n in sizes]
     full = np.array([1, 1] + scales, np.float32)
     ein["scales"] = R.choice([shorter(scales), [1, 1] + scales])
+    if R.random() < 0.3:
+        some_axes(ein, "scales", scales)
     return Case(op, [x], attrs, [("roi", None), ("scales", full)], ein)
 
 

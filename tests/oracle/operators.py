@@ -77,7 +77,8 @@ OPERATORS = {
     "Flatten": (1, 1, {"axis": INT}),
     "Squeeze": (1, 1, {"axes": INTS}), "Unsqueeze": (1, 1, {"axes": INTS}),
     "Expand": (1, 1, {"shape": INTS}),
-    "Resize": (1, 1, {"scales": FLOATS, "sizes": INTS, "mode": WORD, "cubic_coeff_a": FLOAT,
+    "Resize": (1, 1, {"scales": FLOATS, "sizes": INTS, "axes": INTS, "mode": WORD,
+                      "cubic_coeff_a": FLOAT,
                       "coordinate_transformation_mode": WORD, "nearest_mode": WORD}),
     "DepthToSpace": (1, 1, {"blocksize": INT, "mode": WORD}),
     "SpaceToDepth": (1, 1, {"blocksize": INT, "mode": WORD}),
@@ -152,7 +153,11 @@ def normalize(node, shapes):
         if not all(isinstance(x, scalar_ok) for x in items) or \
                 (isinstance(v, list) and kind not in (INTS, FLOATS)):
             raise EinError("%s: attribute '%s' has the wrong kind of value" % (op, key))
-        if kind in (INTS, FLOATS) and not isinstance(v, list):
+        if op == "Resize" and key == "axes":
+            continue
+        if op == "Resize" and key in ("scales", "sizes") and "axes" in node.attrs:
+            v = along_axes(key, v, node.attrs["axes"], shapes[0])
+        elif kind in (INTS, FLOATS) and not isinstance(v, list):
             v = widen(op, key, v, rank, shapes, node.attrs)
         elif op == "Resize" and key in ("scales", "sizes") and len(v) == rank:
             v = ([1.0, 1.0] if key == "scales" else list(shapes[0][:2])) + v
@@ -160,6 +165,18 @@ def normalize(node, shapes):
     for key in REQUIRED.get(op, ()):
         if key not in out:
             raise EinError("%s needs '%s'" % (op, key))
+    return out
+
+
+def along_axes(key, v, axes, shape):
+    """What Resize does to every axis, where it is told what it does to some."""
+    axes = axes if isinstance(axes, list) else [axes]
+    v = v if isinstance(v, list) else [v] * len(axes)
+    if len(v) != len(axes):
+        raise EinError("Resize: %d %s for %d axes" % (len(v), key, len(axes)))
+    out = [1.0] * len(shape) if key == "scales" else list(shape)
+    for axis, value in zip(axes, v):
+        out[axis] = value
     return out
 
 

@@ -223,6 +223,8 @@ def op_resize():
     for rule in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
         against_ort("Resize", [x], scales=[1, 1, 2, 2], nearest_mode=rule,
                     coordinate_transformation_mode="asymmetric")
+    for axes, scales in ([-1, 2], [3, 2]), (3, 2), ([2, 3], 2):
+        against_ort("Resize", [x], scales=scales, axes=axes, mode="linear")
     against_ort("Resize", [rand(1, 2, 5)], scales=2, mode="linear")
     against_ort("Resize", [rand(1, 2, 3, 4, 3)], scales=2, mode="linear")
 
