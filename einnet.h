@@ -29997,7 +29997,7 @@ static void ein__skew_sizes(ein__deriver *d, const ein__skew *z, double alpha, i
         int64_t b = ein__block_places(z->s->n[z->m], EIN__SKEW_ROWS >> size);
         int64_t down = z->row * (b - 1), across = z->col * (n - 1);
         int64_t columns = (down < 0 ? -down : down) + (across < 0 ? -across : across) + 1;
-        if (b == last || columns * 100 > n * EIN__SKEW_GROWTH) continue;
+        if (b == last || ein__times(columns, 100) > ein__times(n, EIN__SKEW_GROWTH)) continue;
         ein__add_skew(d, z, alpha, b, columns, ein__least(down, 0) + ein__least(across, 0), from);
         last = b;
     }
@@ -62627,8 +62627,8 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
     if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (!name) return ein__misused(ctx, "ein_set_dim: the name is NULL");
     if (ctx->text) return ein__misused(ctx, "dims are set before the model is added");
-    if (value < 1)
-        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' must be at least 1", name);
+    if (value < 0)
+        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' must not be negative", name);
     for (ptrdiff_t i = 0; i < arrlen(ctx->dim_override); i++)
         if (!strcmp(ctx->dim_override[i].name, name))
             return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' is given twice", name);

@@ -107,8 +107,8 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
     if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (!name) return ein__misused(ctx, "ein_set_dim: the name is NULL");
     if (ctx->text) return ein__misused(ctx, "dims are set before the model is added");
-    if (value < 1)
-        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' must be at least 1", name);
+    if (value < 0)
+        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' must not be negative", name);
     for (ptrdiff_t i = 0; i < arrlen(ctx->dim_override); i++)
         if (!strcmp(ctx->dim_override[i].name, name))
             return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' is given twice", name);

@@ -91,7 +91,9 @@ extern const cmd_option cmd_plan_options[];  // --gpu, --costs, ...: taken by cm
 extern const cmd_option cmd_search_options[];  // --depth, --states, ...: taken by cmd_open
 // CLI_OK, or an exit code after a message.
 int cmd_search_desc(const cmd_args *args, ein_desc *desc);
-// Clears the progress line; prints the statistics where --stats is given.
+// Takes the line of progress off the terminal, before something else is said there.
+void cmd_clear_line(void);
+// The same; prints the statistics where --stats is given.
 void cmd_search_done(const cmd_args *args, const ein_ctx *ctx);
 
 // Text that the library wrote.

@@ -32,6 +32,7 @@ const cmd_option cmd_plan_options[] = {
 };
 
 int cmd_failed(const ein_ctx *ctx) {
+    cmd_clear_line();
     fputs(ein_error(ctx), stderr);
     return (int)ein_get_status(ctx);  // the codes of the program are the library's
 }
@@ -51,9 +52,9 @@ static int set_dim(const cmd_args *args, ein_ctx *ctx, const char *text) {
     for (; *s >= '0' && *s <= '9' && value < INT64_MAX / 10 - 1; s++) {
         value = value * 10 + (*s - '0');
     }
-    if (*s || value < 1 || length >= sizeof name) {
+    if (*s || s == digits || length >= sizeof name) {
         char shown[120];
-        return cmd_usage(args, "--dim needs NAME=N with N from 1 on, not '%s'",
+        return cmd_usage(args, "--dim needs NAME=N with a count N, not '%s'",
                          cli_escape(shown, sizeof shown, text));
     }
     memcpy(name, text, length);

@@ -98,11 +98,15 @@ int cmd_search_desc(const cmd_args *args, ein_desc *desc) {
     return code;
 }
 
-void cmd_search_done(const cmd_args *args, const ein_ctx *ctx) {
+void cmd_clear_line(void) {
     if (state.line) {
         fputs("\r\033[K", stderr);
         state.line = false;
     }
+}
+
+void cmd_search_done(const cmd_args *args, const ein_ctx *ctx) {
+    cmd_clear_line();
     if (!cmd_get(args, "stats")) {
         return;
     }

@@ -100,7 +100,7 @@ static void ein__skew_sizes(ein__deriver *d, const ein__skew *z, double alpha, i
         int64_t b = ein__block_places(z->s->n[z->m], EIN__SKEW_ROWS >> size);
         int64_t down = z->row * (b - 1), across = z->col * (n - 1);
         int64_t columns = (down < 0 ? -down : down) + (across < 0 ? -across : across) + 1;
-        if (b == last || columns * 100 > n * EIN__SKEW_GROWTH) continue;
+        if (b == last || ein__times(columns, 100) > ein__times(n, EIN__SKEW_GROWTH)) continue;
         ein__add_skew(d, z, alpha, b, columns, ein__least(down, 0) + ein__least(across, 0), from);
         last = b;
     }

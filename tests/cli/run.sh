@@ -154,9 +154,14 @@ while read -r name; do
 done < names > clashes
 [ -s clashes ] && fail 'names that no prefix may be' clashes || pass
 expect 2 'license with a newline' "$einnet" emit m.ein -o - --license "$(printf 'MIT\nint x;')"
-for value in N N= N=0 N=-1 N=x N=1x =2 N=99999999999999999999 N=2.0 N=0x2; do
+for value in N N= N=-1 N=x N=1x =2 N=99999999999999999999 N=2.0 N=0x2; do
     expect 2 "--dim $value" "$einnet" emit m.ein -o - --dim "$value"
 done
+expect 3 'a size of 0' "$einnet" emit m.ein -o - --dim N=0
+printf '%s\n' 'ein 1' 'model pads' 'dim P = 1' 'input x: f32[1,3,4,4]' 'output y' \
+    'weight k: f32[3,3,3,3] = randn()' 'y = Conv(x, k; pads=P)' > pads.ein
+expect 0 'a dim that is no size may be 0' "$einnet" emit pads.ein -o pads.cu --dim P=0
+expect 0 'it is 0' grep -q 'outputs *y: f32\[1,3,2,2\]' pads.cu
 expect 2 'one dim twice' "$einnet" emit m.ein -o - --dim N=2 --dim N=3
 "$einnet" emit m.ein -o - --dim Q=2 > out 2> err
 case $? in 2 | 3) pass ;; *) fail 'an unknown dim' err ;; esac
