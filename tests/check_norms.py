@@ -32,6 +32,8 @@ MODELS = [
     ("tests/unseen/flat_rows.ein", ["--math", "tf32"], 2, 4),
     ("tests/unseen/norm_batches.ein", ["--gpu", "l4"], 2, 6),
     ("tests/unseen/norm_batches.ein", ["--math", "fp16", "--gpu", "l4"], 2, 8),
+    ("tests/unseen/windows_padded.ein", [], None, 4),
+    ("tests/unseen/windows_padded.ein", ["--math", "fp16"], None, 4),
 ]
 
 HEAD = """ein 1

@@ -160,13 +160,15 @@ static sides law_turn_product(ein_ctx *ctx) {
 }
 
 // Two statistics of rows, the second one perhaps of what the first one leaves, which a map reads
-// beside the rows.
+// beside the rows: all of them, or also some before the first and behind the last one, which are
+// padding.
 static sides law_turn_rows(ein_ctx *ctx) {
     int64_t box[3] = {random_in(1, 4), random_in(1, 4), random_in(8, 10)}, n[8], size[2];
     ein__ix at[3], row[2], own[3];
     size[1] = random_in(1, 2) == 1 ? box[0] : 1;
     n[0] = size[0] = box[0] * box[1] / size[1];
-    n[1] = size[1], n[2] = random_in(2, 4);
+    int64_t beyond = size[1] == 1 && random_in(0, 1) ? random_in(0, n[0] / 3) : 0;
+    n[0] -= beyond, n[1] = size[1], n[2] = random_in(2, 4);
     ein__shape shape = {.rank = 3, .d = {n[0], n[1], box[2]}};
     ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
     for (uint32_t k = 0; k < 3; k++) own[k] = ein__ix_iter(ctx, k, n[k]);
@@ -179,9 +181,11 @@ static sides law_turn_rows(ein_ctx *ctx) {
     ein__val second = new_scope(ctx, "b", random_in(0, 1) ? EIN__R_SUM : EIN__R_MAX, 2, 1, n, rest);
     if (!second.i) return NO_SIDES;
     moved_places(ctx, box, size, at);
+    at[0] = ein__ix_addc(ctx, at[0], -random_in(0, beyond));
     at[2] = ein__ix_iter(ctx, 2, box[2]);
-    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 0, at, 3),
-                                  ein__ex_read(ctx, second, 0, at, 2));
+    double pad = beyond && random_in(0, 3) == 0 ? 1.5 : 0;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 1, at, 3),
+                                  ein__ex_read(ctx, second, pad, at, 2));
     if (random_in(0, 2))
         body = ein__ex_binary(ctx, EIN__SUB, body, ein__ex_read(ctx, first, 0, at, 2));
     ein__scope map = {.nt = 3, .n = {box[0], box[1], box[2]}};

@@ -6,30 +6,42 @@
 // - A product that is read where M cannot run along it instead, as windows of a rolled image are
 //   put back: its loads then find the rows.
 // - Statistics of rows, as before a normalization whose result is cut into windows: with the map
-//   they are one kernel then.
+//   they are one kernel then. Where E leaves V, as where images are padded to whole windows, V'
+//   has to be the padding, 0, by itself: sums of what is 0 there.
 
-enum { EIN__TURNED = 4 };  // statistics of a map
+// Statistics of a map; places that it may have in percent of theirs, where some are padding.
+enum { EIN__TURNED = 4, EIN__TURNED_PLACES = 150 };
 
 typedef struct ein__turning {
     ein__pass *z;
     const ein__scope *s;  // the reader
     uint32_t also;        // iterators of it that are dimensions whatever tells the places
+    bool leaves;          // statistics are read beyond their rows, too
     int n;
     ein__val was[EIN__TURNED], from[EIN__TURNED];  // before the pass and in it
 } ein__turning;
 
 static ein__ex ein__turn_read(ein_ctx *ctx, void *user, ein__ex ex);
 
-// Whether every place of `e`, which a scope with `nt` iterators reads, is one of `of`.
-static bool ein__places_inside(ein_ctx *ctx, const ein__expr *e, uint32_t nt,
-                               const ein__scope *of) {
+// Whether the iterators of a scope that has `nt` dimensions tell every place of `e`; `*beyond`: the
+// dimensions of `of`, which it reads, that it leaves.
+static bool ein__places_told(ein_ctx *ctx, const ein__expr *e, uint32_t nt, const ein__scope *of,
+                             uint32_t *beyond) {
+    *beyond = 0;
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[k]);
-        if (f->q != 1 || f->lo < 0 || f->hi >= of->n[k] || ein__ix_has_gather(ctx, e->ix[k]) ||
-            ein__ix_uses(ctx, e->ix[k]) >> nt)
+        if (f->lo < 0 || f->hi >= of->n[k]) *beyond |= 1u << k;
+        if (f->q != 1 || ein__ix_has_gather(ctx, e->ix[k]) || ein__ix_uses(ctx, e->ix[k]) >> nt)
             return false;
     }
     return true;
+}
+
+// Whether every place of `e`, which a scope with `nt` iterators reads, is one of `of`.
+static bool ein__places_inside(ein_ctx *ctx, const ein__expr *e, uint32_t nt,
+                               const ein__scope *of) {
+    uint32_t beyond;
+    return ein__places_told(ctx, e, nt, of, &beyond) && !beyond;
 }
 
 // Iterators of `s` that tell where `e` reads.
@@ -149,6 +161,37 @@ static bool ein__is_small_statistic(ein_ctx *ctx, ein__val v, int64_t n) {
            (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
 }
 
+typedef struct ein__beyond {
+    const ein__scope *of;
+    uint32_t slot;
+} ein__beyond;
+
+// What is read beyond dimension `slot` of a statistic: its padding, where it ends with it.
+static ein__ex ein__beyond_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__beyond *b = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    const int64_t *n = ctx->value[e->val].shape.d;
+    uint32_t slot;
+    bool ends = false;
+    for (uint32_t k = 0; k < e->nix; k++)
+        ends |= ein__ix_is_iter(ctx, e->ix[k], &slot) && slot == b->slot && n[k] == b->of->n[slot];
+    return ends ? ein__ex_const(ctx, ein__f64_of(e->bits)) : ex;
+}
+
+// Whether sum `of`, computed where `e` reads it, is 0 by itself beyond each of the dimensions.
+static bool ein__is_nothing_beyond(ein_ctx *ctx, const ein__expr *e, const ein__scope *of,
+                                   uint32_t beyond) {
+    bool nothing = !beyond || (!e->bits && of->reduce == EIN__R_SUM);
+    for (uint32_t k = 0; k < of->nt && nothing; k++) {
+        ein__beyond b = {of, k};
+        double c;
+        if (!(beyond >> k & 1)) continue;
+        ein__ex body = ein__ex_replace_reads(ctx, of->body, ein__beyond_read, &b);
+        nothing = body.i && ein__ex_is_const(ctx, body, &c) && c == 0;
+    }
+    return nothing;
+}
+
 static bool ein__turns(const ein__turning *t, ein__val was) {
     bool found = false;
     for (int i = 0; i < t->n; i++) found |= t->was[i].i == was.i;
@@ -157,6 +200,7 @@ static bool ein__turns(const ein__turning *t, ein__val was) {
 
 // Adds the statistics that `by` reads, which was `old`: those of a map, and of their rows others.
 // False: one is read elsewhere than at one row for each of the reader's, or they are too many.
+// Beyond their rows all of them are read, or none is.
 static bool ein__add_statistics(ein__turning *t, ein__val old, int64_t n) {
     ein_ctx *ctx = t->z->ctx;
     const ein__scope *s = ein__scope_of(ctx, old);
@@ -168,11 +212,16 @@ static bool ein__add_statistics(ein__turning *t, ein__val old, int64_t n) {
         for (ptrdiff_t k = 0; k < i; k++)
             if (ein__ex_get(ctx, reads[k])->val == e->val) return false;
         const ein__scope *of = ein__scope_of(ctx, p);
-        if (!ein__places_inside(ctx, e, s->nt, of) ||
-            ein__extent_of(s, ein__place_uses(ctx, e)) > ein__elements(&ctx->value[p.i].shape))
+        int64_t places = ein__extent_of(s, ein__place_uses(ctx, e));
+        uint32_t beyond;
+        if (!ein__places_told(ctx, e, s->nt, of, &beyond) ||
+            !ein__is_nothing_beyond(ctx, e, of, beyond))
             return false;
+        int64_t most = beyond ? EIN__TURNED_PLACES : 100;
+        if (places > ein__muldiv(ein__elements(&ctx->value[p.i].shape), most, 100)) return false;
         if (ein__turns(t, p)) continue;
-        if (t->n == EIN__TURNED) return false;
+        if (t->n == EIN__TURNED || (t->n && t->leaves != (beyond != 0))) return false;
+        t->leaves = beyond != 0;
         t->was[t->n] = p;
         t->from[t->n++] = t->z->now[p.i];
     }
