@@ -42,7 +42,7 @@ if localedef -c -i de_DE -f UTF-8 "$work/de_DE.UTF-8" > /dev/null 2>&1; then
 fi
 
 mkdir "$work/elsewhere"
-each=5
+each=9
 [ -z "${LONG:-}" ] || each=1
 models=$(ls models/*.ein models/cases/*.ein tests/unseen/*.ein | awk -v n=$each 'NR % n == 0')
 for model in $models; do
