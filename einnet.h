@@ -16084,7 +16084,7 @@ typedef struct ein__turning {
     ein__pass *z;
     const ein__scope *s;  // the reader
     uint32_t also;        // iterators of it that are dimensions whatever tells the places
-    bool leaves;          // statistics are read beyond their rows, too
+    uint32_t beyond;      // dimensions beyond which it reads the statistics, too
     int n;
     ein__val was[EIN__TURNED], from[EIN__TURNED];  // before the pass and in it
 } ein__turning;
@@ -16268,7 +16268,7 @@ static bool ein__turns(const ein__turning *t, ein__val was) {
 
 // Adds the statistics that `by` reads, which was `old`: those of a map, and of their rows others.
 // False: one is read elsewhere than at one row for each of the reader's, or they are too many.
-// Beyond their rows all of them are read, or none is.
+// All of them are read beyond the same dimensions, as each other's rows are.
 static bool ein__add_statistics(ein__turning *t, ein__val old, int64_t n) {
     ein_ctx *ctx = t->z->ctx;
     const ein__scope *s = ein__scope_of(ctx, old);
@@ -16288,8 +16288,8 @@ static bool ein__add_statistics(ein__turning *t, ein__val old, int64_t n) {
         int64_t most = beyond ? EIN__TURNED_PLACES : 100;
         if (places > ein__muldiv(ein__elements(&ctx->value[p.i].shape), most, 100)) return false;
         if (ein__turns(t, p)) continue;
-        if (t->n == EIN__TURNED || (t->n && t->leaves != (beyond != 0))) return false;
-        t->leaves = beyond != 0;
+        if (t->n == EIN__TURNED || (t->n && t->beyond != beyond)) return false;
+        t->beyond = beyond;
         t->was[t->n] = p;
         t->from[t->n++] = t->z->now[p.i];
     }
