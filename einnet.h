@@ -11379,7 +11379,7 @@ static ein__fp ein__fp_number(const ein__proof *z, double v) {
     }
     int e;
     int64_t m = (int64_t)ldexp(frexp(v, &e), 53);
-    return ein__fp_mul(ein__fp_int(m), ein__fp_power(2, (uint64_t)ein__floormod(e - 53, 61)));
+    return ein__fp_mul(ein__fp_int(m), (uint64_t)1 << ein__floormod(e - 53, 61));
 }
 
 // The integer that an element stands for, when it is a small one.
