@@ -1,5 +1,5 @@
 // Scopes evaluated in double, index by index. A unit of its own, which is optimised and has no
-// sanitizers: this takes most of the generator's time and is not what they are here for.
+// sanitizers: this takes much of the generator's time and is not what they are here for.
 #define EINNET_IMPLEMENTATION
 #define EIN_STATIC
 #define EIN_NO_STB_DS_IMPLEMENTATION
@@ -15,31 +15,56 @@ static int64_t linear(const ein__shape *s, const int64_t *at) {
     return i;
 }
 
-static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot);
+// Several neighbours in one dimension are evaluated at once, so that few of them wait for the walk
+// through an expression.
+enum { LINE = 64 };
 
-// Value of a form as a fraction's numerator; the denominator is the form's q.
-static int64_t numerator(ein_ctx *ctx, ein__ix ix, const int64_t *slot) {
-    const ein__index *f = ctx->indices.rec[ix.i];
-    int64_t v = f->c;
+typedef struct line {
+    ein_ctx *ctx;
+    int64_t slot[EIN__MAX_ITERS];  // where the first of them is
+    int along, n;                  // the iterator in which they differ, and how many they are
+} line;
+
+static void eval(line *l, ein__ex ex, double *out);
+
+// Values of a form as numerators of fractions; their denominator is the form's q.
+static void numerators(line *l, ein__ix ix, int64_t *out) {
+    const ein__index *f = ein__ix_get(l->ctx, ix);
+    int64_t inner[LINE];
+    double held[LINE];
+    for (int j = 0; j < l->n; j++) out[j] = f->c;
     for (uint32_t i = 0; i < f->n; i++) {
-        const ein__atom *a = ctx->atoms.rec[f->t[i].atom];
-        int64_t x = 0;
+        const ein__atom *a = l->ctx->atoms.rec[f->t[i].atom];
+        int64_t k = f->t[i].k;
         switch ((ein__atom_kind)a->kind) {
-        case EIN__ITER: x = slot[a->slot]; break;
-        case EIN__FLOOR: x = ein__floordiv(numerator(ctx, (ein__ix){a->ix}, slot), a->n); break;
-        case EIN__MOD: x = ein__floormod(numerator(ctx, (ein__ix){a->ix}, slot), a->n); break;
-        case EIN__GATHER: x = (int64_t)eval(ctx, (ein__ex){a->ex}, slot); break;
+        case EIN__ITER:
+            for (int j = 0; j < l->n; j++)
+                out[j] += k * (l->slot[a->slot] + ((int)a->slot == l->along ? j : 0));
+            break;
+        case EIN__FLOOR:
+            numerators(l, (ein__ix){a->ix}, inner);
+            for (int j = 0; j < l->n; j++) out[j] += k * ein__floordiv(inner[j], a->n);
+            break;
+        case EIN__MOD:
+            numerators(l, (ein__ix){a->ix}, inner);
+            for (int j = 0; j < l->n; j++) out[j] += k * ein__floormod(inner[j], a->n);
+            break;
+        case EIN__GATHER:
+            eval(l, (ein__ex){a->ex}, held);
+            for (int j = 0; j < l->n; j++) out[j] += k * (int64_t)held[j];
+            break;
         }
-        v += f->t[i].k * x;
     }
-    return v;
 }
 
-static bool position(ein_ctx *ctx, ein__ix ix, int64_t n, const int64_t *slot, int64_t *at) {
-    const ein__index *f = ctx->indices.rec[ix.i];
-    int64_t v = numerator(ctx, ix, slot), q = f->q;
-    *at = q == 1 ? v : v / q;
-    return *at * q == v && *at >= 0 && *at < n;
+// Places in a dimension of n elements, -1: outside.
+static void positions(line *l, ein__ix ix, int64_t n, int64_t *at) {
+    int64_t q = ein__ix_get(l->ctx, ix)->q;
+    numerators(l, ix, at);
+    for (int j = 0; j < l->n; j++) {
+        int64_t place = q == 1 ? at[j] : at[j] / q;
+        at[j] = place * q == at[j] && place >= 0 && place < n ? place : -1;
+    }
 }
 
 static double apply(ein__fn fn, double x, double y) {
@@ -80,33 +105,59 @@ static double apply(ein__fn fn, double x, double y) {
     return NAN;
 }
 
-static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot) {
-    const ein__expr *x = ein__ex_get(ctx, ex);
+static void eval_read(line *l, const ein__expr *x, double *out) {
+    const ein__shape *s = &l->ctx->value[x->val].shape;
+    int64_t from[LINE] = {0}, at[LINE];
+    for (int d = 0; d < s->rank; d++) {
+        positions(l, x->ix[d], s->d[d], at);
+        for (int j = 0; j < l->n; j++)
+            from[j] = from[j] < 0 || at[j] < 0 ? -1 : from[j] * s->d[d] + at[j];
+    }
+    for (int j = 0; j < l->n; j++) out[j] = from[j] < 0 ? ein__kbits(x) : content[x->val][from[j]];
+}
+
+static void eval_select(line *l, const ein__expr *x, double *out) {
+    double a[LINE], b[LINE];
+    bool yes[LINE];
+    eval(l, x->kid[0], a);
+    eval(l, x->kid[1], b);
+    for (int j = 0; j < l->n; j++) yes[j] = apply((ein__fn)x->fn, a[j], b[j]) != 0;
+    eval(l, x->kid[2], a);
+    eval(l, x->kid[3], b);
+    for (int j = 0; j < l->n; j++) out[j] = yes[j] ? a[j] : b[j];
+}
+
+static void eval(line *l, ein__ex ex, double *out) {
+    const ein__expr *x = ein__ex_get(l->ctx, ex);
+    double other[LINE];
+    int64_t at[LINE];
     switch ((ein__xop)x->op) {
-    case EIN__X_CONST: return ein__kbits(x);
+    case EIN__X_CONST:
+        for (int j = 0; j < l->n; j++) out[j] = ein__kbits(x);
+        break;
     case EIN__X_IDX:
-        return (double)numerator(ctx, x->ix[0], slot) / (double)ein__ix_get(ctx, x->ix[0])->q;
-    case EIN__X_READ: {
-        const ein__shape *s = &ctx->value[x->val].shape;
-        int64_t at[EIN__MAX_RANK];
-        for (int d = 0; d < s->rank; d++)
-            if (!position(ctx, x->ix[d], s->d[d], slot, &at[d])) return ein__kbits(x);
-        return content[x->val][linear(s, at)];
-    }
-    case EIN__X_UNARY: return apply((ein__fn)x->fn, eval(ctx, x->kid[0], slot), 0);
+        numerators(l, x->ix[0], at);
+        for (int j = 0; j < l->n; j++)
+            out[j] = (double)at[j] / (double)ein__ix_get(l->ctx, x->ix[0])->q;
+        break;
+    case EIN__X_READ: eval_read(l, x, out); break;
+    case EIN__X_UNARY:
+        eval(l, x->kid[0], out);
+        for (int j = 0; j < l->n; j++) out[j] = apply((ein__fn)x->fn, out[j], 0);
+        break;
     case EIN__X_BINARY:
-        return apply((ein__fn)x->fn, eval(ctx, x->kid[0], slot), eval(ctx, x->kid[1], slot));
-    case EIN__X_WHEN: {
-        int64_t at;
-        bool in = position(ctx, x->ix[0], x->n, slot, &at);
-        return in != (x->negate != 0) ? eval(ctx, x->kid[0], slot) : 0;
+        eval(l, x->kid[0], out);
+        eval(l, x->kid[1], other);
+        for (int j = 0; j < l->n; j++) out[j] = apply((ein__fn)x->fn, out[j], other[j]);
+        break;
+    case EIN__X_WHEN:
+        positions(l, x->ix[0], x->n, at);
+        eval(l, x->kid[0], out);
+        for (int j = 0; j < l->n; j++)
+            if ((at[j] >= 0) == (x->negate != 0)) out[j] = 0;
+        break;
+    case EIN__X_SELECT: eval_select(l, x, out); break;
     }
-    case EIN__X_SELECT: {
-        double a = eval(ctx, x->kid[0], slot), b = eval(ctx, x->kid[1], slot);
-        return eval(ctx, x->kid[apply((ein__fn)x->fn, a, b) != 0 ? 2 : 3], slot);
-    }
-    }
-    return NAN;
 }
 
 bool step_box(const int64_t *n, int from, int to, int64_t *slot) {
@@ -117,26 +168,56 @@ bool step_box(const int64_t *n, int from, int to, int64_t *slot) {
     return false;
 }
 
+static double empty(ein__red reduce) {
+    return reduce == EIN__R_PROD  ? 1
+           : reduce == EIN__R_MAX ? -INFINITY
+           : reduce == EIN__R_MIN ? INFINITY
+                                  : 0;
+}
+
+static double reduced(ein__red reduce, double acc, double x) {
+    switch (reduce) {
+    case EIN__R_NONE: return x;
+    case EIN__R_SUM: return acc + x;
+    case EIN__R_PROD: return acc * x;
+    case EIN__R_MAX: return fmax(acc, x);
+    case EIN__R_MIN: return fmin(acc, x);
+    }
+    return NAN;
+}
+
+// The next place of the line in a scope's dimensions [from, to) but its own.
+static bool step_line(line *l, const ein__scope *s, int from, int to) {
+    for (int d = to - 1; d >= from; d--) {
+        if (d == l->along) continue;
+        if (++l->slot[d] < s->n[d]) return true;
+        l->slot[d] = 0;
+    }
+    return false;
+}
+
 void compute(ein_ctx *ctx, ein__val v) {
     const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
-    int nt = (int)s->nt, ns = (int)s->ns;
-    int64_t slot[EIN__MAX_ITERS] = {0}, i = 0;
-    content[v.i] = EIN__NEW(&ctx->arena, double, ein__elements(&ctx->value[v.i].shape));
+    const ein__shape *shape = &ctx->value[v.i].shape;
+    int nt = (int)s->nt, all = nt + (int)s->ns;
+    int64_t elements = ein__elements(shape), stride = 0, first = 0;
+    double x[LINE], *to = content[v.i] = EIN__NEW(&ctx->arena, double, elements);
+    for (int64_t i = 0; i < elements; i++) to[i] = empty((ein__red)s->reduce);
+    line l = {.ctx = ctx};
+    for (int d = 1; d < all; d++)
+        if (s->n[d] > s->n[l.along]) l.along = d;
+    for (int d = l.along; d < nt; d++) stride = d == l.along ? 1 : stride * s->n[d];
     do {
-        double acc = s->reduce == EIN__R_PROD  ? 1
-                     : s->reduce == EIN__R_MAX ? -INFINITY
-                     : s->reduce == EIN__R_MIN ? INFINITY
-                                               : 0;
+        l.slot[l.along] = first;
+        l.n = all ? (int)(s->n[l.along] - first < LINE ? s->n[l.along] - first : LINE) : 1;
         do {
-            double x = eval(ctx, s->body, slot);
-            switch ((ein__red)s->reduce) {
-            case EIN__R_NONE: acc = x; break;
-            case EIN__R_SUM: acc += x; break;
-            case EIN__R_PROD: acc *= x; break;
-            case EIN__R_MAX: acc = fmax(acc, x); break;
-            case EIN__R_MIN: acc = fmin(acc, x); break;
-            }
-        } while (step_box(s->n, nt, nt + ns, slot));
-        content[v.i][i++] = acc;
-    } while (step_box(s->n, 0, nt, slot));
+            double *at = to + linear(shape, l.slot);
+            do {
+                eval(&l, s->body, x);
+                for (int j = 0; j < l.n; j++)
+                    at[j * stride] = reduced((ein__red)s->reduce, at[j * stride], x[j]);
+            } while (step_line(&l, s, nt, all));
+        } while (step_line(&l, s, 0, nt));
+        first += LINE;
+    } while (all && first < s->n[l.along]);
 }
