@@ -139,8 +139,8 @@
 //
 // LIMITS
 // Rank 10, 16 iterators and 12 subscript terms an expression, 64 operands, 2^40 elements a tensor,
-// 1000 outputs and 1000 blobs; 20000 statements after expansion, nesting 200; 64 MB and 2^20 words
-// of text, names of 1000 bytes, numbers of 60. A limit met is a message.
+// 1000 outputs and 1000 blobs; 20000 statements after expansion, nesting 200; 64 MiB and 2^20
+// words of text, names of 1000 bytes, numbers of 60. A limit met is a message and EIN_RESOURCES.
 //
 // LICENSE: MIT No Attribution
 // Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
@@ -1670,6 +1670,16 @@ static void ein__lex_error(ein__lexer *z, const char *at, const char *format, ..
     z->bad = true;
 }
 
+// `format` has one place, for `most`.
+static void ein__lex_limit(ein__lexer *z, const char *at, const char *format, int most) {
+    ein__error(z->ctx, EIN_RESOURCES, ein__lex_pos(z, at), format, most);
+    z->bad = true;
+}
+
+static void ein__lex_long_name(ein__lexer *z, const char *at) {
+    ein__lex_limit(z, at, "a name or string is longer than %d bytes", EIN__MAX_NAME);
+}
+
 // The end of a message about an unknown name: the known one that is meant, or nothing.
 static const char *ein__hint(ein_ctx *ctx, const char *best) {
     return best ? ein__namef(ctx, "; did you mean '%s'?", best) : "";
@@ -1804,8 +1814,7 @@ static void ein__lex_string(ein__lexer *z, ein__token *t) {
         }
     }
     if (!z->bad && !closed) ein__lex_error(z, start, "the string is not closed on its line");
-    if (!z->bad && b.n > EIN__MAX_NAME)
-        ein__lex_error(z, start, "a name or string is longer than %d bytes", EIN__MAX_NAME);
+    if (!z->bad && b.n > EIN__MAX_NAME) ein__lex_long_name(z, start);
     uint32_t code;
     for (size_t i = 0; !z->bad && i < b.n;) {
         int n = ein__utf8(b.s + i, b.s + b.n, &code);
@@ -1842,7 +1851,7 @@ static void ein__lex_number(ein__lexer *z, ein__token *t) {
     t->integral = integral;
     t->text = "0";
     if (p - s > EIN__MAX_DIGITS) {
-        ein__lex_error(z, s, "a number has more than %d digits", EIN__MAX_DIGITS);
+        ein__lex_limit(z, s, "a number has more than %d digits", EIN__MAX_DIGITS);
         return;
     }
     t->text = ein__name_n(z->ctx, s, (size_t)(p - s));
@@ -1906,7 +1915,7 @@ static void ein__lex_token(ein__lexer *z) {
         t.kind = EIN__TOK_NAME;
         size_t n = (size_t)(z->at - s);
         if (n > EIN__MAX_NAME) {
-            ein__lex_error(z, s, "a name or string is longer than %d bytes", EIN__MAX_NAME);
+            ein__lex_long_name(z, s);
             n = 1;
         }
         t.text = ein__name_n(z->ctx, s, n);
@@ -1929,7 +1938,7 @@ static void ein__lex_stop(ein__lexer *z) {
 // Bounds the memory that hostile text can claim, and the number of messages.
 static bool ein__lex_count(ein__lexer *z) {
     if (++z->ntoken > EIN__MAX_TOKENS)
-        ein__lex_error(z, z->at, "the text has more than %d words", EIN__MAX_TOKENS);
+        ein__lex_limit(z, z->at, "the text has more than %d words", EIN__MAX_TOKENS);
     if (z->ntoken > EIN__MAX_TOKENS || z->ctx->nerror > EIN__MAX_ERRORS) ein__lex_stop(z);
     return z->at < z->end;
 }
@@ -1951,7 +1960,7 @@ static void ein__lex_line(ein__lexer *z) {
 // A line that ends with `{` begins a body, whose first statement sets the column.
 static void ein__lex_open_body(ein__lexer *z) {
     if (z->depth == EIN__MAX_DEPTH) {
-        ein__lex_error(z, z->at, "blocks are nested deeper than %d", EIN__MAX_DEPTH);
+        ein__lex_limit(z, z->at, "blocks are nested deeper than %d", EIN__MAX_DEPTH);
         ein__lex_stop(z);
         z->opens = false;
         return;
@@ -3887,6 +3896,16 @@ EIN__PRINTF(3, 4) EIN__FN bool ein__op_fail(ein__op *o, const char *attr, const 
     return false;
 }
 
+// Reports what is more than the implementation takes.
+EIN__PRINTF(3, 4)
+EIN__FN bool ein__op_limit(ein__op *o, const char *attr, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ein__op_message(o, EIN_RESOURCES, attr, format, args);
+    va_end(args);
+    return false;
+}
+
 // Reports something that ONNX has and this table has not.
 EIN__PRINTF(3, 4)
 EIN__FN bool ein__op_refuse(ein__op *o, const char *attr, const char *format, ...) {
@@ -3976,7 +3995,7 @@ EIN__FN bool ein__op_result(ein__op *o, int k, const ein__shape *s) {
             return ein__op_fail(o, NULL, "axis %d of the result would have size %lld", i,
                                 (long long)s->d[i]);
     if (ein__elements(s) > EIN__MAX_ELEMENTS)
-        return ein__op_fail(o, NULL, "the result would have more than 2^40 elements");
+        return ein__op_limit(o, NULL, "the result would have more than 2^40 elements");
     o->shape[k] = *s;
     o->dtype[k] = ein__op_type(o);
     return true;
@@ -4049,6 +4068,9 @@ static bool ein__op_int_range(ein__op *o, const char *name, int64_t v, int64_t l
     if (v < lo && hi >= EIN__OP_LIMIT)
         return ein__op_fail(o, name, "%s is %lld, expected at least %lld", name, (long long)v,
                             (long long)lo);
+    if (v > hi && hi >= EIN__OP_LIMIT)
+        return ein__op_limit(o, name, "%s is %lld, more than %lld", name, (long long)v,
+                             (long long)hi);
     return ein__op_fail(o, name, "%s is %lld, expected %lld to %lld", name, (long long)v,
                         (long long)lo, (long long)hi);
 }
@@ -4853,7 +4875,7 @@ static bool ein__op_einsum(ein__op *o) {
     }
     for (int i = 0; i < 26; i++) summed += size[i] && place[i] < 0;
     if (summed + y.rank > EIN__MAX_ITERS || summed > 9)
-        return ein__op_fail(o, "equation", "more letters than an expression may have indices");
+        return ein__op_limit(o, "equation", "more letters than an expression may have indices");
     for (int i = 0, r = 0; i < 26; i++) {
         if (!size[i] || place[i] >= 0) continue;
         ein__op_over(o, "r", r, size[i]);
@@ -5180,7 +5202,7 @@ static bool ein__window_attrs(ein__op *o, const ein__shape *x, const int64_t *k,
 static bool ein__window_extent(ein__op *o, const ein__window *g, int i, int64_t *extent) {
     if (!ein__mul_overflows(g->k[i] - 1, g->d[i], extent) && ++*extent <= EIN__OP_LIMIT)
         return true;
-    return ein__op_fail(o, "dilations", "dilation %lld is too large", (long long)g->d[i]);
+    return ein__op_limit(o, "dilations", "dilation %lld is too large", (long long)g->d[i]);
 }
 
 static void ein__window_split(ein__window *g, int i, int64_t total, bool upper) {
@@ -5291,7 +5313,7 @@ static bool ein__window_transposed(ein__op *o, const ein__shape *x, const int64_
         int64_t extent, full;
         if (!ein__window_extent(o, g, i, &extent)) return false;
         if (ein__mul_overflows(g->s[i], g->in[i] - 1, &full) || full > EIN__OP_LIMIT)
-            return ein__op_fail(o, "strides", "stride %lld is too large", (long long)g->s[i]);
+            return ein__op_limit(o, "strides", "stride %lld is too large", (long long)g->s[i]);
         if (more[i] && more[i] >= g->s[i] && more[i] >= g->d[i])
             return ein__op_fail(o, "output_padding",
                                 "output_padding[%d] is %lld: it must be less than the stride or "
@@ -5397,7 +5419,7 @@ static bool ein__op_average_pool(ein__op *o) {
         ein__buf_free(&guard);
         uneven = uneven || before || beyond;
         if (ein__mul_overflows(cells, g.k[i], &cells) || cells > EIN__OP_LIMIT)
-            return ein__op_fail(o, "kernel_shape", "the window is too large");
+            return ein__op_limit(o, "kernel_shape", "the window is too large");
     }
     ein__op_num(o, "N", -1, cells);
     if (uneven) ein__op_put(o, "d[{i#,}] = sum({r#,}) 1{G#}", NULL);
@@ -5750,7 +5772,7 @@ static bool ein__op_unsqueeze(ein__op *o) {
     bool added[EIN__MAX_RANK] = {0};
     ein__shape y = {.rank = x->rank + n};
     if (y.rank > EIN__MAX_RANK)
-        return ein__op_fail(o, "axes", "the result would have rank %d", y.rank);
+        return ein__op_limit(o, "axes", "the result would have rank %d", y.rank);
     if (!ein__op_axes(o, "axes", y.rank, at, &n)) return false;
     for (int i = 0; i < n; i++) added[at[i]] = true;
     for (int i = 0, from = 0; i < y.rank; i++) y.d[i] = added[i] ? 1 : x->d[from++];
@@ -5853,8 +5875,8 @@ static bool ein__resample_set(ein__op *o, ein__resample *r, int mode, int64_t nu
     // All that is written later stays below a * out and d * in.
     if (ein__mul_overflows(r->a, r->out, &big) || big > (int64_t)1 << 58 ||
         ein__mul_overflows(r->d, r->in, &big) || big > (int64_t)1 << 58)
-        return ein__op_fail(o, NULL, "sizes %lld and %lld are too large to resample",
-                            (long long)r->in, (long long)r->out);
+        return ein__op_limit(o, NULL, "sizes %lld and %lld are too large to resample",
+                             (long long)r->in, (long long)r->out);
     return true;
 }
 
@@ -5881,7 +5903,7 @@ static bool ein__resize_read(ein__op *o, ein__resample *r) {
         if (scales && !ein__ratio(o, scale, &num, &den)) return false;
         int64_t g = ein__gcd(num, den);
         if (scales && ein__mul_overflows(t->in, num, &t->out))
-            return ein__op_fail(o, name, "the scale of axis %d is too large", axis[i]);
+            return ein__op_limit(o, name, "the scale of axis %d is too large", axis[i]);
         t->out = scales ? t->out / den : num;
         if (t->out < 1)
             return ein__op_fail(o, name, "axis %d of size %lld would vanish", axis[i],
@@ -6003,7 +6025,7 @@ static bool ein__op_gather(ein__op *o) {
         return false;
     ein__shape y = {.rank = x->rank - 1 + at->rank};
     if (y.rank > EIN__MAX_RANK)
-        return ein__op_fail(o, NULL, "the result would have rank %d", y.rank);
+        return ein__op_limit(o, NULL, "the result would have rank %d", y.rank);
     for (int i = 0; i < y.rank; i++) {
         int from = i < axis + at->rank ? i : i - at->rank + 1;
         bool index = i >= axis && i < axis + at->rank;
@@ -6302,7 +6324,7 @@ static bool ein__op_check_operands(ein__op *o) {
             return ein__op_fail(o, NULL, "operand %s is missing", ein__op_in_name(o, k));
         if (!t) continue;
         if (ein__elements(&t->shape) > EIN__MAX_ELEMENTS)
-            return ein__op_fail(o, NULL, "%s has more than 2^40 elements", ein__op_in_name(o, k));
+            return ein__op_limit(o, NULL, "%s has more than 2^40 elements", ein__op_in_name(o, k));
         if (!ein__op_check_type(o, k)) return false;
     }
     return true;
@@ -6531,7 +6553,7 @@ static bool ein__resolve_where(ein__resolver *z) {
             return false;
         }
         if (lo < -EIN__MAX_ELEMENTS || hi > EIN__MAX_ELEMENTS) {
-            ein__error(z->ctx, EIN_BAD_INPUT, w->pos,
+            ein__error(z->ctx, EIN_RESOURCES, w->pos,
                        "range %lld:%lld of index '%s' leaves %lld:%lld", (long long)lo,
                        (long long)hi, w->name, -(long long)EIN__MAX_ELEMENTS,
                        (long long)EIN__MAX_ELEMENTS);
@@ -6834,7 +6856,7 @@ static bool ein__env_type(ein__env *env, const ein__type *type, ein__shape *shap
     for (int i = 0; i < type->rank; i++) {
         if (!ein__env_int(env, type->dim[i], &shape->d[i])) return false;
         if (shape->d[i] < 1 || shape->d[i] > EIN__MAX_ELEMENTS) {
-            ein__error(env->ctx, EIN_BAD_INPUT, type->dim[i]->pos,
+            ein__error(env->ctx, shape->d[i] < 1 ? EIN_BAD_INPUT : EIN_RESOURCES, type->dim[i]->pos,
                        "a size of %lld: sizes are 1 to "
                        "%lld",
                        (long long)shape->d[i], (long long)EIN__MAX_ELEMENTS);
@@ -6871,7 +6893,7 @@ static bool ein__env_eval_dims(ein__env *env, const ein__dim_def *def, bool smal
         }
         bool good = given || ein__env_int(env, a, &v);
         if (good && (v < 0 || v > EIN__MAX_ELEMENTS)) {
-            ein__error(ctx, EIN_BAD_INPUT, given ? def[i].name.pos : a->pos,
+            ein__error(ctx, v < 0 ? EIN_BAD_INPUT : EIN_RESOURCES, given ? def[i].name.pos : a->pos,
                        "dim '%s' is %lld: dims are 0 to %lld", def[i].name.name, (long long)v,
                        (long long)EIN__MAX_ELEMENTS);
             good = false;

@@ -135,8 +135,8 @@
 //
 // LIMITS
 // Rank 10, 16 iterators and 12 subscript terms an expression, 64 operands, 2^40 elements a tensor,
-// 1000 outputs and 1000 blobs; 20000 statements after expansion, nesting 200; 64 MB and 2^20 words
-// of text, names of 1000 bytes, numbers of 60. A limit met is a message.
+// 1000 outputs and 1000 blobs; 20000 statements after expansion, nesting 200; 64 MiB and 2^20
+// words of text, names of 1000 bytes, numbers of 60. A limit met is a message and EIN_RESOURCES.
 //
 // LICENSE: MIT No Attribution
 // Permission is hereby granted, free of charge, to any person obtaining a copy of this software and

@@ -174,7 +174,7 @@ static bool ein__env_type(ein__env *env, const ein__type *type, ein__shape *shap
     for (int i = 0; i < type->rank; i++) {
         if (!ein__env_int(env, type->dim[i], &shape->d[i])) return false;
         if (shape->d[i] < 1 || shape->d[i] > EIN__MAX_ELEMENTS) {
-            ein__error(env->ctx, EIN_BAD_INPUT, type->dim[i]->pos,
+            ein__error(env->ctx, shape->d[i] < 1 ? EIN_BAD_INPUT : EIN_RESOURCES, type->dim[i]->pos,
                        "a size of %lld: sizes are 1 to "
                        "%lld",
                        (long long)shape->d[i], (long long)EIN__MAX_ELEMENTS);
@@ -211,7 +211,7 @@ static bool ein__env_eval_dims(ein__env *env, const ein__dim_def *def, bool smal
         }
         bool good = given || ein__env_int(env, a, &v);
         if (good && (v < 0 || v > EIN__MAX_ELEMENTS)) {
-            ein__error(ctx, EIN_BAD_INPUT, given ? def[i].name.pos : a->pos,
+            ein__error(ctx, v < 0 ? EIN_BAD_INPUT : EIN_RESOURCES, given ? def[i].name.pos : a->pos,
                        "dim '%s' is %lld: dims are 0 to %lld", def[i].name.name, (long long)v,
                        (long long)EIN__MAX_ELEMENTS);
             good = false;

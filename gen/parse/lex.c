@@ -64,6 +64,16 @@ static void ein__lex_error(ein__lexer *z, const char *at, const char *format, ..
     z->bad = true;
 }
 
+// `format` has one place, for `most`.
+static void ein__lex_limit(ein__lexer *z, const char *at, const char *format, int most) {
+    ein__error(z->ctx, EIN_RESOURCES, ein__lex_pos(z, at), format, most);
+    z->bad = true;
+}
+
+static void ein__lex_long_name(ein__lexer *z, const char *at) {
+    ein__lex_limit(z, at, "a name or string is longer than %d bytes", EIN__MAX_NAME);
+}
+
 // The end of a message about an unknown name: the known one that is meant, or nothing.
 static const char *ein__hint(ein_ctx *ctx, const char *best) {
     return best ? ein__namef(ctx, "; did you mean '%s'?", best) : "";
@@ -198,8 +208,7 @@ static void ein__lex_string(ein__lexer *z, ein__token *t) {
         }
     }
     if (!z->bad && !closed) ein__lex_error(z, start, "the string is not closed on its line");
-    if (!z->bad && b.n > EIN__MAX_NAME)
-        ein__lex_error(z, start, "a name or string is longer than %d bytes", EIN__MAX_NAME);
+    if (!z->bad && b.n > EIN__MAX_NAME) ein__lex_long_name(z, start);
     uint32_t code;
     for (size_t i = 0; !z->bad && i < b.n;) {
         int n = ein__utf8(b.s + i, b.s + b.n, &code);
@@ -236,7 +245,7 @@ static void ein__lex_number(ein__lexer *z, ein__token *t) {
     t->integral = integral;
     t->text = "0";
     if (p - s > EIN__MAX_DIGITS) {
-        ein__lex_error(z, s, "a number has more than %d digits", EIN__MAX_DIGITS);
+        ein__lex_limit(z, s, "a number has more than %d digits", EIN__MAX_DIGITS);
         return;
     }
     t->text = ein__name_n(z->ctx, s, (size_t)(p - s));
@@ -300,7 +309,7 @@ static void ein__lex_token(ein__lexer *z) {
         t.kind = EIN__TOK_NAME;
         size_t n = (size_t)(z->at - s);
         if (n > EIN__MAX_NAME) {
-            ein__lex_error(z, s, "a name or string is longer than %d bytes", EIN__MAX_NAME);
+            ein__lex_long_name(z, s);
             n = 1;
         }
         t.text = ein__name_n(z->ctx, s, n);
@@ -323,7 +332,7 @@ static void ein__lex_stop(ein__lexer *z) {
 // Bounds the memory that hostile text can claim, and the number of messages.
 static bool ein__lex_count(ein__lexer *z) {
     if (++z->ntoken > EIN__MAX_TOKENS)
-        ein__lex_error(z, z->at, "the text has more than %d words", EIN__MAX_TOKENS);
+        ein__lex_limit(z, z->at, "the text has more than %d words", EIN__MAX_TOKENS);
     if (z->ntoken > EIN__MAX_TOKENS || z->ctx->nerror > EIN__MAX_ERRORS) ein__lex_stop(z);
     return z->at < z->end;
 }
@@ -345,7 +354,7 @@ static void ein__lex_line(ein__lexer *z) {
 // A line that ends with `{` begins a body, whose first statement sets the column.
 static void ein__lex_open_body(ein__lexer *z) {
     if (z->depth == EIN__MAX_DEPTH) {
-        ein__lex_error(z, z->at, "blocks are nested deeper than %d", EIN__MAX_DEPTH);
+        ein__lex_limit(z, z->at, "blocks are nested deeper than %d", EIN__MAX_DEPTH);
         ein__lex_stop(z);
         z->opens = false;
         return;

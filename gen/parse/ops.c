@@ -201,7 +201,7 @@ static bool ein__op_check_operands(ein__op *o) {
             return ein__op_fail(o, NULL, "operand %s is missing", ein__op_in_name(o, k));
         if (!t) continue;
         if (ein__elements(&t->shape) > EIN__MAX_ELEMENTS)
-            return ein__op_fail(o, NULL, "%s has more than 2^40 elements", ein__op_in_name(o, k));
+            return ein__op_limit(o, NULL, "%s has more than 2^40 elements", ein__op_in_name(o, k));
         if (!ein__op_check_type(o, k)) return false;
     }
     return true;

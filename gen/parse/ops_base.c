@@ -80,6 +80,16 @@ EIN__PRINTF(3, 4) EIN__FN bool ein__op_fail(ein__op *o, const char *attr, const 
     return false;
 }
 
+// Reports what is more than the implementation takes.
+EIN__PRINTF(3, 4)
+EIN__FN bool ein__op_limit(ein__op *o, const char *attr, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    ein__op_message(o, EIN_RESOURCES, attr, format, args);
+    va_end(args);
+    return false;
+}
+
 // Reports something that ONNX has and this table has not.
 EIN__PRINTF(3, 4)
 EIN__FN bool ein__op_refuse(ein__op *o, const char *attr, const char *format, ...) {
@@ -169,7 +179,7 @@ EIN__FN bool ein__op_result(ein__op *o, int k, const ein__shape *s) {
             return ein__op_fail(o, NULL, "axis %d of the result would have size %lld", i,
                                 (long long)s->d[i]);
     if (ein__elements(s) > EIN__MAX_ELEMENTS)
-        return ein__op_fail(o, NULL, "the result would have more than 2^40 elements");
+        return ein__op_limit(o, NULL, "the result would have more than 2^40 elements");
     o->shape[k] = *s;
     o->dtype[k] = ein__op_type(o);
     return true;
@@ -242,6 +252,9 @@ static bool ein__op_int_range(ein__op *o, const char *name, int64_t v, int64_t l
     if (v < lo && hi >= EIN__OP_LIMIT)
         return ein__op_fail(o, name, "%s is %lld, expected at least %lld", name, (long long)v,
                             (long long)lo);
+    if (v > hi && hi >= EIN__OP_LIMIT)
+        return ein__op_limit(o, name, "%s is %lld, more than %lld", name, (long long)v,
+                             (long long)hi);
     return ein__op_fail(o, name, "%s is %lld, expected %lld to %lld", name, (long long)v,
                         (long long)lo, (long long)hi);
 }

@@ -37,7 +37,7 @@ static bool ein__window_attrs(ein__op *o, const ein__shape *x, const int64_t *k,
 static bool ein__window_extent(ein__op *o, const ein__window *g, int i, int64_t *extent) {
     if (!ein__mul_overflows(g->k[i] - 1, g->d[i], extent) && ++*extent <= EIN__OP_LIMIT)
         return true;
-    return ein__op_fail(o, "dilations", "dilation %lld is too large", (long long)g->d[i]);
+    return ein__op_limit(o, "dilations", "dilation %lld is too large", (long long)g->d[i]);
 }
 
 static void ein__window_split(ein__window *g, int i, int64_t total, bool upper) {
@@ -148,7 +148,7 @@ static bool ein__window_transposed(ein__op *o, const ein__shape *x, const int64_
         int64_t extent, full;
         if (!ein__window_extent(o, g, i, &extent)) return false;
         if (ein__mul_overflows(g->s[i], g->in[i] - 1, &full) || full > EIN__OP_LIMIT)
-            return ein__op_fail(o, "strides", "stride %lld is too large", (long long)g->s[i]);
+            return ein__op_limit(o, "strides", "stride %lld is too large", (long long)g->s[i]);
         if (more[i] && more[i] >= g->s[i] && more[i] >= g->d[i])
             return ein__op_fail(o, "output_padding",
                                 "output_padding[%d] is %lld: it must be less than the stride or "
@@ -254,7 +254,7 @@ static bool ein__op_average_pool(ein__op *o) {
         ein__buf_free(&guard);
         uneven = uneven || before || beyond;
         if (ein__mul_overflows(cells, g.k[i], &cells) || cells > EIN__OP_LIMIT)
-            return ein__op_fail(o, "kernel_shape", "the window is too large");
+            return ein__op_limit(o, "kernel_shape", "the window is too large");
     }
     ein__op_num(o, "N", -1, cells);
     if (uneven) ein__op_put(o, "d[{i#,}] = sum({r#,}) 1{G#}", NULL);

@@ -234,7 +234,7 @@ static bool ein__op_einsum(ein__op *o) {
     }
     for (int i = 0; i < 26; i++) summed += size[i] && place[i] < 0;
     if (summed + y.rank > EIN__MAX_ITERS || summed > 9)
-        return ein__op_fail(o, "equation", "more letters than an expression may have indices");
+        return ein__op_limit(o, "equation", "more letters than an expression may have indices");
     for (int i = 0, r = 0; i < 26; i++) {
         if (!size[i] || place[i] >= 0) continue;
         ein__op_over(o, "r", r, size[i]);

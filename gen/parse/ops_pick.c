@@ -34,7 +34,7 @@ static bool ein__op_gather(ein__op *o) {
         return false;
     ein__shape y = {.rank = x->rank - 1 + at->rank};
     if (y.rank > EIN__MAX_RANK)
-        return ein__op_fail(o, NULL, "the result would have rank %d", y.rank);
+        return ein__op_limit(o, NULL, "the result would have rank %d", y.rank);
     for (int i = 0; i < y.rank; i++) {
         int from = i < axis + at->rank ? i : i - at->rank + 1;
         bool index = i >= axis && i < axis + at->rank;

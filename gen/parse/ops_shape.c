@@ -340,7 +340,7 @@ static bool ein__op_unsqueeze(ein__op *o) {
     bool added[EIN__MAX_RANK] = {0};
     ein__shape y = {.rank = x->rank + n};
     if (y.rank > EIN__MAX_RANK)
-        return ein__op_fail(o, "axes", "the result would have rank %d", y.rank);
+        return ein__op_limit(o, "axes", "the result would have rank %d", y.rank);
     if (!ein__op_axes(o, "axes", y.rank, at, &n)) return false;
     for (int i = 0; i < n; i++) added[at[i]] = true;
     for (int i = 0, from = 0; i < y.rank; i++) y.d[i] = added[i] ? 1 : x->d[from++];
@@ -443,8 +443,8 @@ static bool ein__resample_set(ein__op *o, ein__resample *r, int mode, int64_t nu
     // All that is written later stays below a * out and d * in.
     if (ein__mul_overflows(r->a, r->out, &big) || big > (int64_t)1 << 58 ||
         ein__mul_overflows(r->d, r->in, &big) || big > (int64_t)1 << 58)
-        return ein__op_fail(o, NULL, "sizes %lld and %lld are too large to resample",
-                            (long long)r->in, (long long)r->out);
+        return ein__op_limit(o, NULL, "sizes %lld and %lld are too large to resample",
+                             (long long)r->in, (long long)r->out);
     return true;
 }
 
@@ -471,7 +471,7 @@ static bool ein__resize_read(ein__op *o, ein__resample *r) {
         if (scales && !ein__ratio(o, scale, &num, &den)) return false;
         int64_t g = ein__gcd(num, den);
         if (scales && ein__mul_overflows(t->in, num, &t->out))
-            return ein__op_fail(o, name, "the scale of axis %d is too large", axis[i]);
+            return ein__op_limit(o, name, "the scale of axis %d is too large", axis[i]);
         t->out = scales ? t->out / den : num;
         if (t->out < 1)
             return ein__op_fail(o, name, "axis %d of size %lld would vanish", axis[i],

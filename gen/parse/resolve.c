@@ -155,7 +155,7 @@ static bool ein__resolve_where(ein__resolver *z) {
             return false;
         }
         if (lo < -EIN__MAX_ELEMENTS || hi > EIN__MAX_ELEMENTS) {
-            ein__error(z->ctx, EIN_BAD_INPUT, w->pos,
+            ein__error(z->ctx, EIN_RESOURCES, w->pos,
                        "range %lld:%lld of index '%s' leaves %lld:%lld", (long long)lo,
                        (long long)hi, w->name, -(long long)EIN__MAX_ELEMENTS,
                        (long long)EIN__MAX_ELEMENTS);
