@@ -20361,7 +20361,7 @@ static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool skip = false;
         for (ptrdiff_t j = 0; j < arrlen(z->seen); j++) skip |= z->seen[j].i == reads[i].i;
-        for (int j = 0; j < 8; j++) skip |= k->inner[j].i == e->val;
+        for (int j = 0; j < EIN__STEP_VALUES; j++) skip |= k->inner[j].i == e->val;
         for (int j = 0; j < 2; j++) skip |= k->load[j].i == e->val;
         arrput(z->seen, reads[i]);
         if (skip) continue;
@@ -20748,7 +20748,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
                      .relaid = k->kind == EIN__K_PRODUCT,
                      .inner = k->inner,
                      .load = k->load,
-                     .ninner = 8};
+                     .ninner = EIN__STEP_VALUES};
     uint64_t h = ein__hash_kind(ctx, k->kind);
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
@@ -37226,7 +37226,7 @@ static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__kernel a = ein__step_kernel(ctx, z->first), b = ein__step_kernel(ctx, z->second);
     int parts;
-    b.inner[7] = z->v;
+    b.inner[EIN__STEP_VALUES - 1] = z->v;
     ein__work w = ein__kernel_work(ctx, &a, &parts), x = ein__kernel_work(ctx, &b, &parts);
     int64_t stored = ein__bytes_of(ctx, z->v), blocks = z->slices / z->groups;
     if (!z->also) w.bytes[EIN__BY_UNIT] -= ein__least(stored, w.bytes[EIN__BY_UNIT]);

@@ -36,7 +36,7 @@ static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool skip = false;
         for (ptrdiff_t j = 0; j < arrlen(z->seen); j++) skip |= z->seen[j].i == reads[i].i;
-        for (int j = 0; j < 8; j++) skip |= k->inner[j].i == e->val;
+        for (int j = 0; j < EIN__STEP_VALUES; j++) skip |= k->inner[j].i == e->val;
         for (int j = 0; j < 2; j++) skip |= k->load[j].i == e->val;
         arrput(z->seen, reads[i]);
         if (skip) continue;
@@ -423,7 +423,7 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
                      .relaid = k->kind == EIN__K_PRODUCT,
                      .inner = k->inner,
                      .load = k->load,
-                     .ninner = 8};
+                     .ninner = EIN__STEP_VALUES};
     uint64_t h = ein__hash_kind(ctx, k->kind);
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];

@@ -197,7 +197,7 @@ static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__kernel a = ein__step_kernel(ctx, z->first), b = ein__step_kernel(ctx, z->second);
     int parts;
-    b.inner[7] = z->v;
+    b.inner[EIN__STEP_VALUES - 1] = z->v;
     ein__work w = ein__kernel_work(ctx, &a, &parts), x = ein__kernel_work(ctx, &b, &parts);
     int64_t stored = ein__bytes_of(ctx, z->v), blocks = z->slices / z->groups;
     if (!z->also) w.bytes[EIN__BY_UNIT] -= ein__least(stored, w.bytes[EIN__BY_UNIT]);
