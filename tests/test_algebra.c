@@ -451,6 +451,29 @@ static void test_golden(void) {
     golden("y[i0_] = \"a \\\"b\\\"\"[i0_,0] where i0_ in 0:8", "y[i0] = \"a \\\"b\\\"\"[i0,0]");
 }
 
+// Operands of what commutes are put in order, whatever tells them apart.
+static void test_operand_order(void) {
+    ein_ctx *ctx = open_context();
+    ein__val v = new_input(ctx, "v", 1, (int64_t[]){8}, EIN__F32);
+    ein__ix h = ein__ix_iter(ctx, 0, 8), near = ein__ix_addc(ctx, h, 1);
+    ein__ex x = ein__ex_read(ctx, v, 0, &h, 1), half = ein__ex_const(ctx, 0.5);
+    ein__ex next = ein__ex_const(ctx, 0.5 + 0x1p-53);
+    ein__ex apart[] = {x,
+                       half,
+                       ein__ex_read(ctx, v, 0, &near, 1),
+                       ein__ex_read(ctx, v, 0.5, &h, 1),
+                       ein__ex_read(ctx, v, 0.5 + 0x1p-53, &h, 1),
+                       ein__ex_binary(ctx, EIN__MUL, half, x),
+                       ein__ex_binary(ctx, EIN__MUL, next, x)};
+    int n = sizeof apart / sizeof *apart;
+    for (int i = 0; i < n * n; i++) {
+        ein__ex a = apart[i / n], b = apart[i % n];
+        CHECK(ein__ex_binary(ctx, EIN__MAX, a, b).i == ein__ex_binary(ctx, EIN__MAX, b, a).i,
+              "max of %d and %d in either order", i / n, i % n);
+    }
+    ein_close(ctx);
+}
+
 static void test_print_forms(void) {
     ein_ctx *ctx = open_context();
     int64_t n[2] = {8, 3};
@@ -837,6 +860,7 @@ static void test_algebra(void) {
     fuzz_scopes(3000 / share);
     fuzz_products(300 / share);
     test_golden();
+    test_operand_order();
     test_print_forms();
     fuzz_print(3000 / share);
     test_pitfalls();

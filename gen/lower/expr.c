@@ -182,6 +182,7 @@ static int ein__ex_compare(const ein_ctx *ctx, ein__ex a, ein__ex b) {
     if (!r) r = ein__compare(x->fn, y->fn);
     if (!r) r = ein__compare(x->nix, y->nix);
     if (!r) r = ein__compare((int64_t)(x->bits >> 1), (int64_t)(y->bits >> 1));
+    if (!r) r = ein__compare((int64_t)(x->bits & 1), (int64_t)(y->bits & 1));
     for (uint32_t i = 0; !r && i < x->nkid; i++) r = ein__ex_compare(ctx, x->kid[i], y->kid[i]);
     for (uint32_t i = 0; !r && i < x->nix; i++) r = ein__ix_compare(ctx, x->ix[i], y->ix[i]);
     return r;
