@@ -72,9 +72,13 @@ typedef struct cli_sink cli_sink;
 cli_sink *cli_sink_open(const char *path, cli_error *error);
 bool cli_sink_write(cli_sink *sink, const void *data, size_t size);  // a failure is kept
 bool cli_sink_is_direct(const cli_sink *sink);
-bool cli_sink_flush(cli_sink *sink, cli_error *error);  // says what failed so far
+// All is written, and commit has but the name left to do. Says what failed so far.
+bool cli_sink_finish(cli_sink *sink, cli_error *error);
 bool cli_sink_commit(cli_sink *sink, cli_error *error);
 void cli_sink_abort(cli_sink *sink);  // NULL is fine
+// Of several files (NULL: none) all take their places once each of them is written, or none where
+// that failed or `good` is false already.
+bool cli_sinks_commit(cli_sink *const *sinks, size_t count, bool good, cli_error *error);
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error);
 
 // True when both paths name one file, be it there already or not; "-" names none.
@@ -137,7 +141,8 @@ void cli_set(cli_dtype dtype, void *data, int64_t i, double value);
 
 // Versions 1 to 3, either byte order, C or Fortran order (converted); plain numeric types only.
 bool cli_npy_read(const char *path, cli_tensor *tensor, cli_error *error);
-// Version 1; bf16 has no code in the format and is written as f32.
+// Version 1; bf16 has no code in the format and is written as f32. Errors surface at commit.
+void cli_npy_put(cli_sink *sink, const cli_tensor *tensor);
 bool cli_npy_write(const char *path, const cli_tensor *tensor, cli_error *error);
 
 // ---- safetensors (cli_safetensors.c) ----

@@ -17,20 +17,20 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_TEMPORARIES = 8, SINK_BUFFER = 1 << 16 };
+enum { MAX_TEMPORARIES = 1024, SINK_BUFFER = 1 << 16 };
 
 // Paths of the temporaries that exist, for the signal handler: a slot is set after the name is
 // complete and cleared after the file is gone, and unlink is safe in a handler.
 static char *volatile temporaries[MAX_TEMPORARIES];
 
 struct cli_sink {
-    int fd;
+    int fd;           // -1 once all is written
     int failure;      // errno of the first failed write
     char *path;       // where the bytes end up, symbolic links followed
     char *temporary;  // NULL when written directly
     int slot;         // in `temporaries`
     size_t used;
-    uint8_t buffer[SINK_BUFFER];
+    uint8_t *buffer;
 };
 
 bool cli_fail(cli_error *error, int code, const char *format, ...) {
@@ -345,15 +345,25 @@ static void free_sink(cli_sink *sink) {
         temporaries[sink->slot] = NULL;
     }
     free(sink->temporary);
+    free(sink->buffer);
     free(sink->path);
     free(sink);
 }
 
-// The temporary lies beside its target, since a rename cannot cross file systems.
+// Makes a file with the first `keep` bytes of `path` in its name; -1: errno says why not.
+static int make_temporary(const char *path, size_t keep, char **name) {
+    size_t size = keep + sizeof ".XXXXXX";
+    *name = cli_realloc(*name, size);
+    snprintf(*name, size, "%.*s.XXXXXX", (int)keep, path);
+    return mkstemp(*name);
+}
+
+// The temporary lies beside its target, since a rename cannot cross file systems, and has its name
+// in front unless that makes it longer than names may be.
 static bool open_temporary(cli_sink *sink, const struct stat *old, cli_error *error) {
-    size_t size = strlen(sink->path) + sizeof ".XXXXXX";
-    char *name = cli_alloc(size);
-    snprintf(name, size, "%s.XXXXXX", sink->path);
+    const char *slash = strrchr(sink->path, '/');
+    size_t folder = slash ? (size_t)(slash - sink->path) + 1 : 0;
+    char *name = NULL;
     sink->slot = 0;
     while (sink->slot < MAX_TEMPORARIES - 1 && temporaries[sink->slot]) {
         sink->slot++;
@@ -362,7 +372,10 @@ static bool open_temporary(cli_sink *sink, const struct stat *old, cli_error *er
     sigset_t signals, before;
     sigfillset(&signals);
     sigprocmask(SIG_BLOCK, &signals, &before);
-    sink->fd = mkstemp(name);
+    sink->fd = make_temporary(sink->path, strlen(sink->path), &name);
+    if (sink->fd < 0 && errno == ENAMETOOLONG) {
+        sink->fd = make_temporary(sink->path, folder, &name);
+    }
     int failure = errno;
     temporaries[sink->slot] = sink->fd >= 0 ? name : NULL;
     sigprocmask(SIG_SETMASK, &before, NULL);
@@ -420,6 +433,7 @@ static bool open_target(cli_sink *sink, const char *path, cli_error *error) {
 cli_sink *cli_sink_open(const char *path, cli_error *error) {
     cli_sink *sink = cli_alloc(sizeof *sink);
     sink->fd = -1;
+    sink->buffer = cli_realloc(NULL, SINK_BUFFER);
     if (!open_target(sink, path, error)) {
         free_sink(sink);
         return NULL;
@@ -440,11 +454,11 @@ static void write_all(cli_sink *sink, const uint8_t *data, size_t size) {
 }
 
 bool cli_sink_write(cli_sink *sink, const void *data, size_t size) {
-    if (size > sizeof sink->buffer - sink->used) {
+    if (size > SINK_BUFFER - sink->used) {
         write_all(sink, sink->buffer, sink->used);
         sink->used = 0;
     }
-    if (size > sizeof sink->buffer) {
+    if (size > SINK_BUFFER) {
         write_all(sink, data, size);
     } else if (size) {
         memcpy(sink->buffer + sink->used, data, size);
@@ -455,15 +469,24 @@ bool cli_sink_write(cli_sink *sink, const void *data, size_t size) {
 
 bool cli_sink_is_direct(const cli_sink *sink) { return !sink->temporary; }
 
-bool cli_sink_flush(cli_sink *sink, cli_error *error) {
-    write_all(sink, sink->buffer, sink->used);
-    sink->used = 0;
+bool cli_sink_finish(cli_sink *sink, cli_error *error) {
+    if (sink->fd >= 0) {
+        write_all(sink, sink->buffer, sink->used);
+        if (close(sink->fd) && !sink->failure) {
+            sink->failure = errno;
+        }
+        sink->fd = -1;
+        free(sink->buffer);
+        sink->buffer = NULL;
+    }
     return !sink->failure || io_error(error, sink->path, sink->failure);
 }
 
 void cli_sink_abort(cli_sink *sink) {
     if (sink) {
-        close(sink->fd);
+        if (sink->fd >= 0) {
+            close(sink->fd);
+        }
         if (sink->temporary) {
             unlink(sink->temporary);
         }
@@ -491,26 +514,33 @@ static bool same_bytes(const char *a, const char *b) {
 }
 
 bool cli_sink_commit(cli_sink *sink, cli_error *error) {
-    write_all(sink, sink->buffer, sink->used);
-    if (close(sink->fd) && !sink->failure) {
-        sink->failure = errno;
-    }
+    bool good = cli_sink_finish(sink, error);
     if (sink->temporary) {
-        bool drop = sink->failure || same_bytes(sink->temporary, sink->path);
+        bool drop = !good || same_bytes(sink->temporary, sink->path);
         if (!drop && rename(sink->temporary, sink->path)) {
-            sink->failure = errno;
+            good = io_error(error, sink->path, errno);
             drop = true;
         }
         if (drop) {
             unlink(sink->temporary);
         }
     }
-    int failure = sink->failure;
-    if (failure) {
-        io_error(error, sink->path, failure);
-    }
     free_sink(sink);
-    return !failure;
+    return good;
+}
+
+bool cli_sinks_commit(cli_sink *const *sinks, size_t count, bool good, cli_error *error) {
+    for (size_t i = 0; good && i < count; i++) {
+        good = !sinks[i] || cli_sink_finish(sinks[i], error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (good && sinks[i]) {
+            good = cli_sink_commit(sinks[i], error);
+        } else {
+            cli_sink_abort(sinks[i]);
+        }
+    }
+    return good;
 }
 
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error) {

@@ -259,11 +259,7 @@ static void put_header(cli_sink *sink, const cli_tensor *t, cli_dtype dtype) {
     cli_sink_write(sink, text, (size_t)used);
 }
 
-bool cli_npy_write(const char *path, const cli_tensor *tensor, cli_error *error) {
-    cli_sink *sink = cli_sink_open(path, error);
-    if (!sink) {
-        return false;
-    }
+void cli_npy_put(cli_sink *sink, const cli_tensor *tensor) {
     if (tensor->dtype == CLI_BF16) {
         put_header(sink, tensor, CLI_F32);
         for (size_t i = 0; i < tensor->bytes / 2; i++) {
@@ -274,5 +270,13 @@ bool cli_npy_write(const char *path, const cli_tensor *tensor, cli_error *error)
         put_header(sink, tensor, tensor->dtype);
         cli_sink_write(sink, tensor->data, tensor->bytes);
     }
+}
+
+bool cli_npy_write(const char *path, const cli_tensor *tensor, cli_error *error) {
+    cli_sink *sink = cli_sink_open(path, error);
+    if (!sink) {
+        return false;
+    }
+    cli_npy_put(sink, tensor);
     return cli_sink_commit(sink, error);
 }

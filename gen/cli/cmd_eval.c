@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 // Dense copies of the model's tensors of one kind.
 typedef struct {
@@ -118,29 +119,49 @@ static char *result_path(const char *directory, const char *name) {
     return path;
 }
 
+// The file of one output, written but for its name; NULL after a failure.
+static cli_sink *write_result(const ein_tensor_info *info, const char *directory, void *data,
+                              cli_error *error) {
+    cli_tensor tensor = {.dtype = CLI_F64, .rank = info->rank, .data = data};
+    int64_t count = 0;
+    memcpy(tensor.dims, info->dims, sizeof tensor.dims);
+    cli_count(info->rank, info->dims, &count);
+    tensor.bytes = (size_t)count * sizeof(double);
+    char *path = result_path(directory, info->name);
+    cli_sink *sink = cli_sink_open(path, error);
+    free(path);
+    if (sink) {
+        cli_npy_put(sink, &tensor);
+        if (!cli_sink_finish(sink, error)) {
+            cli_sink_abort(sink);
+            sink = NULL;
+        }
+    }
+    return sink;
+}
+
+// Writes all outputs, or none and no directory if one cannot be written.
 static int write_results(const ein_ctx *ctx, const char *directory, const values *outputs) {
     cli_error error;
     ein_tensor_info info;
     char shown[300];
-    if (mkdir(directory, 0777) && errno != EEXIST) {
+    bool made = !mkdir(directory, 0777), good = true;
+    if (!made && errno != EEXIST) {
         fprintf(stderr, "einnet: %s: %s\n", cli_escape(shown, sizeof shown, directory),
                 strerror(errno));
         return CLI_IO;
     }
-    for (int i = 0; ein_describe(ctx, 'o', i, &info); i++) {
-        cli_tensor tensor = {.dtype = CLI_F64, .rank = info.rank, .data = outputs->data[i]};
-        int64_t count = 0;
-        memcpy(tensor.dims, info.dims, sizeof tensor.dims);
-        cli_count(info.rank, info.dims, &count);
-        tensor.bytes = (size_t)count * sizeof(double);
-        char *path = result_path(directory, info.name);
-        bool good = cli_npy_write(path, &tensor, &error);
-        free(path);
-        if (!good) {
-            return cmd_report(&error);
-        }
+    cli_sink **sinks = cli_alloc((size_t)outputs->count * sizeof *sinks);
+    for (int i = 0; good && ein_describe(ctx, 'o', i, &info); i++) {
+        sinks[i] = write_result(&info, directory, outputs->data[i], &error);
+        good = sinks[i] != NULL;
     }
-    return CLI_OK;
+    good = cli_sinks_commit(sinks, (size_t)outputs->count, good, &error);
+    free(sinks);
+    if (!good && made) {
+        rmdir(directory);
+    }
+    return good ? CLI_OK : cmd_report(&error);
 }
 
 static int check_results(const cmd_args *args, const ein_ctx *ctx) {

@@ -455,18 +455,11 @@ static int write_files(const char *const path[FILES], const cmd_text text[FILES]
         for (int i = 0; good && i < FILES; i++) {
             if (sink[i] && cli_sink_is_direct(sink[i]) == (bool)direct) {
                 cli_sink_write(sink[i], text[i].data ? text[i].data : "", text[i].size);
-                good = cli_sink_flush(sink[i], &error);
+                good = cli_sink_finish(sink[i], &error);
             }
         }
     }
-    for (int i = 0; i < FILES; i++) {
-        if (good && sink[i]) {
-            good = cli_sink_commit(sink[i], &error);
-        } else {
-            cli_sink_abort(sink[i]);
-        }
-    }
-    return good ? CLI_OK : cmd_report(&error);
+    return cli_sinks_commit(sink, FILES, good, &error) ? CLI_OK : cmd_report(&error);
 }
 
 int cmd_emit(const cmd_args *args) {

@@ -219,24 +219,29 @@ static cli_st_tensor *list_weights(ox *o) {
     return list;
 }
 
-static bool write_weights(ox *o, const char *path, cli_error *error) {
+// False: the file could not be made. `*sink` stays NULL where there are no weights.
+static bool write_weights(ox *o, const char *path, cli_sink **sink, cli_error *error) {
     cli_st_tensor *list = list_weights(o);
-    bool good = !arrlen(list) || cli_safetensors_write(path, list, (size_t)arrlen(list), error);
+    *sink = arrlen(list) ? cli_sink_open(path, error) : NULL;
+    bool good = !arrlen(list) || *sink;
+    if (*sink) {
+        cli_safetensors_put(*sink, list, (size_t)arrlen(list));
+    }
     arrfree(list);
     return good;
 }
 
 // The model takes its place last, so that it never names weights that are not there.
 static bool write_results(ox *o, const options *p, cli_error *error) {
-    cli_sink *model = cli_sink_open(p->out, error);
-    if (!model || !write_weights(o, p->weights, error)) {
-        cli_sink_abort(model);
-        return false;
+    enum { WEIGHTS, MODEL, FILES };
+    cli_sink *sink[FILES] = {[MODEL] = cli_sink_open(p->out, error)};
+    bool good = sink[MODEL] && write_weights(o, p->weights, &sink[WEIGHTS], error);
+    if (good) {
+        char *text = ox_text(o, NULL, -1, 0);
+        cli_sink_write(sink[MODEL], text, (size_t)arrlen(text));
+        arrfree(text);
     }
-    char *text = ox_text(o, NULL, -1, 0);
-    cli_sink_write(model, text, (size_t)arrlen(text));
-    arrfree(text);
-    return cli_sink_commit(model, error);
+    return cli_sinks_commit(sink, FILES, good, error);
 }
 
 static int report(ox *o) {

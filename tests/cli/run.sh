@@ -501,6 +501,33 @@ wait
 check 'the reader gets the same bytes' cmp read.cu m.cu
 expect 5 'eval into a file' "$einnet" eval m.ein --out m.cu
 expect 5 'eval in no directory' "$einnet" eval m.ein --out absent/x
+# The second of three results cannot be written.
+cat > three.ein << 'END'
+ein 1
+model three
+input x: f32[400]
+output a, b, c
+a = Relu(x)
+b = Tanh(x)
+c = Sigmoid(x)
+END
+expect 0 'eval of three results' "$einnet" eval three.ein --out three
+rm three/[bc].npy
+mkdir three/b.npy
+touch -d '2001-01-01' three/a.npy
+echo old > three/a.npy
+expect 5 'eval of three results, one of them in vain' "$einnet" eval three.ein --out three
+[ "$(cat three/a.npy)" = old ] && [ ! -e three/c.npy ] && pass || fail 'then none is written'
+expect 5 'eval without room' sh -c "ulimit -f 1; '$einnet' eval three.ein --out new3"
+[ -e new3 ] && fail 'then no directory is made' || pass
+# As long as names may be, and paths.
+long=$(awk 'BEGIN { for (i = 0; i < 252; i++) printf "n"; print ".cu" }')
+expect 0 'a name of 255 bytes' "$einnet" emit m.ein -o "$long"
+expect 0 'the same in a directory' "$einnet" emit m.ein -o "directory/$long" --header x.h
+cmp -s "$long" m.cu && cmp -s "directory/$long" m.cu && pass || fail 'with the same bytes' err
+expect 5 'a name of 256 bytes' "$einnet" emit m.ein -o "n$long"
+says 'File name too long'
+rm "$long" "directory/$long" x.h
 cp m.cu old.cu
 cp wrong.ein broken.ein
 expect 3 'an error after a good file' "$einnet" emit broken.ein -o old.cu
