@@ -242,6 +242,7 @@ typedef struct {
     int64_t unmapped;  // those that no operator is, however near: sums of parts, copies, transforms
     int nearest;       // least distance among a problem's definitions; the worst of all problems
     bool searching;    // in ein_desc.progress: false in the last call for a contraction
+    int64_t proved;    // bodies of equations that proofs have evaluated
 } ein_stats;
 
 // Libraries that an emitted program may call; cudart it needs always.
@@ -264,7 +265,9 @@ typedef struct {
     bool no_converge;     // no derivation towards library calls
     bool distances;       // ein_stats counts definitions by distance
     bool no_fingerprint;  // states that are known already are queued again: for measurements
-    bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
+    // Called during the search, which false ends with what it has, and during proofs, which false
+    // makes fail.
+    bool (*progress)(void *user, const ein_stats *stats);
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int branches;         // of a recorded graph, at most; default 4, which is also the limit
@@ -1468,6 +1471,12 @@ EIN__FN ein_status ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, con
     ein__put(&ctx->errors, "\n");
     ein__put_caret(ctx, pos);
     return ctx->status;
+}
+
+// Tells how far the work is; false: it is to end.
+EIN__FN bool ein__progress(ein_ctx *ctx) {
+    const ein_desc *d = &ctx->desc;
+    return !d->progress || d->progress(d->progress_user, &ctx->stats);
 }
 
 // An attempt that may run into a limit of the implementation and is then simply not made.
@@ -11210,7 +11219,10 @@ EIN__FN bool ein__eval_values(ein_ctx *ctx, const ein__val *want, int nwant, dou
 #define EIN__PRIME (((uint64_t)1 << 61) - 1)
 #define EIN__PROOF_STEPS ((int64_t)1 << 32)  // most bodies evaluated: beyond, a proof takes hours
 enum { EIN__PROOF_DEPTH = 2000 };            // longest chain of values: each takes the C stack
-enum { EIN__PROOF_SHARE = 4 };               // one proof may take 1 / 4 of what is left for several
+enum {
+    EIN__PROOF_SHARE = 4,       // one proof may take 1 / 4 of what is left for several
+    EIN__PROOF_SHOWN = 1 << 20  // bodies between two calls of ein_desc.progress
+};
 
 typedef uint64_t ein__fp;  // in [0, EIN__PRIME)
 __extension__ typedef unsigned __int128 ein__u128;
@@ -11671,6 +11683,19 @@ static ein__fp ein__proof_term(ein__proof *z, const ein__scope *s, const int64_t
     }
 }
 
+// Counts `n` bodies; false where that is too much.
+static bool ein__proof_spend(ein__proof *z, int64_t n) {
+    int64_t *proved = &z->ctx->stats.proved, before = *proved / EIN__PROOF_SHOWN;
+    z->steps += n;
+    *proved += n;
+    bool stopped = *proved / EIN__PROOF_SHOWN > before && !ein__progress(z->ctx);
+    if (z->steps <= z->limit && !stopped) return true;
+    ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof %s",
+               stopped ? "was cancelled" : "takes too long");
+    z->failed = true;
+    return false;
+}
+
 static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_t *at) {
     int64_t it[EIN__MAX_ITERS] = {0};
     for (uint32_t k = 0; k < s->nt; k++) it[k] = at[k];
@@ -11682,11 +11707,7 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
     int64_t n = s->ns ? s->n[l.lane] : 1;
     bool more = true;
     while (more && !z->failed) {
-        z->steps += n;
-        if (z->steps > z->limit) {
-            ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof takes too long");
-            z->failed = true;
-        }
+        if (!ein__proof_spend(z, n)) break;
         bool whole = ein__proof_walks(z, s, &l, it, &acc);
         for (int64_t t = 0; t < n && !whole && !z->failed; t++) {
             if (s->ns) it[l.lane] = t;
@@ -33112,11 +33133,6 @@ static ein__val ein__realise(ein__realiser *r, ein__val v) {
 // cheapest; the exploration with the cheaper plan is kept.
 
 enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
-
-static bool ein__progress(ein_ctx *ctx) {
-    const ein_desc *d = &ctx->desc;
-    return !d->progress || d->progress(d->progress_user, &ctx->stats);
-}
 
 // Whether rule `r` is none of search, or the options leave it out.
 static bool ein__rule_is_off(const ein_ctx *ctx, int r) {

@@ -373,6 +373,12 @@ EIN__FN ein_status ein__error(ein_ctx *ctx, ein_status status, ein__pos pos, con
     return ctx->status;
 }
 
+// Tells how far the work is; false: it is to end.
+EIN__FN bool ein__progress(ein_ctx *ctx) {
+    const ein_desc *d = &ctx->desc;
+    return !d->progress || d->progress(d->progress_user, &ctx->stats);
+}
+
 // An attempt that may run into a limit of the implementation and is then simply not made.
 typedef struct ein__attempt {
     ein_status status;

@@ -238,6 +238,7 @@ typedef struct {
     int64_t unmapped;  // those that no operator is, however near: sums of parts, copies, transforms
     int nearest;       // least distance among a problem's definitions; the worst of all problems
     bool searching;    // in ein_desc.progress: false in the last call for a contraction
+    int64_t proved;    // bodies of equations that proofs have evaluated
 } ein_stats;
 
 // Libraries that an emitted program may call; cudart it needs always.
@@ -260,7 +261,9 @@ typedef struct {
     bool no_converge;     // no derivation towards library calls
     bool distances;       // ein_stats counts definitions by distance
     bool no_fingerprint;  // states that are known already are queued again: for measurements
-    bool (*progress)(void *user, const ein_stats *stats);  // called during the search; false stops
+    // Called during the search, which false ends with what it has, and during proofs, which false
+    // makes fail.
+    bool (*progress)(void *user, const ein_stats *stats);
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
     int branches;         // of a recorded graph, at most; default 4, which is also the limit

@@ -103,6 +103,25 @@ static void check_orders(void) {
     }
 }
 
+static bool told(void *user, const ein_stats *stats) {
+    if (stats->proved) ++*(int *)user;
+    return !stats->proved;
+}
+
+// A long proof says how far it is, and ends when it is told to.
+static void check_progress(void) {
+    static const char text[] =
+        "ein 1\ninput x: f32[9,400000]\nweight w: f32[400000,2]\noutput y\n"
+        "y[i,j] = sum(k) x[i,k] * w[k,j]\n";
+    int calls = 0;
+    ein_desc desc = {.progress = told, .progress_user = &calls};
+    ein_ctx *ctx = ein_open(&desc);
+    ein_add_model(ctx, NULL, text, sizeof text - 1);
+    ein_verify(ctx, 4);
+    ends(ctx, EIN_RESOURCES, "the proof was cancelled", "a proof that is told to end");
+    says(calls == 1, "it asks once");
+}
+
 // Whatever was planned last, nothing is left behind: the sanitizers tell.
 static void check_close(void) {
     static const char text[] =
@@ -264,6 +283,7 @@ static void check_no_context(void) {
 static void test_api(void) {
     check_desc();
     check_orders();
+    check_progress();
     check_costs_twice();
     check_close();
     check_seeds();

@@ -588,6 +588,7 @@ int cmd_verify(const cmd_args *args) {
         const char *value = args->operands > 1 ? args->operand[1] : NULL;
         code = ein_verify_candidate(ctx, value, id, CANDIDATE_SAMPLES) ? cmd_failed(ctx) : CLI_OK;
     }
+    cmd_search_done(args, ctx);
     if (!code && id < 0) {
         printf("the plan computes what the model says (%d places an output, modulo 2^61-1)\n",
                SAMPLES);
@@ -595,7 +596,6 @@ int cmd_verify(const cmd_args *args) {
         printf("candidate %d computes what the model says (%d places, modulo 2^61-1)\n", id,
                CANDIDATE_SAMPLES);
     }
-    cmd_search_done(args, ctx);
     ein_close(ctx);
     return code;
 }

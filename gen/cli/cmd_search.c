@@ -29,9 +29,10 @@ static struct {
     double started, shown;
     double since, searched;  // the running search began then; all searches so far took this
     bool running, line;      // a progress line stands on the terminal
+    int64_t proved;          // as that line says it
 } state;
 
-// One line, rewritten in place, once a search has taken longer than a person waits.
+// One line, rewritten in place, once a search or a proof has taken longer than a person waits.
 static bool show_progress(void *user, const ein_stats *stats) {
     double now = seconds();
     const bool *terminal = user;
@@ -44,10 +45,17 @@ static bool show_progress(void *user, const ein_stats *stats) {
     if (!*terminal || now - state.started < 0.5 || now - state.shown < 0.1) {
         return true;
     }
+    bool proving = stats->proved != state.proved && stats->proved && !stats->searching;
     state.shown = now;
     state.line = true;
-    fprintf(stderr, "\rderiving: %lld contractions, %lld distinct, %lld definitions",
-            (long long)stats->problems, (long long)stats->distinct, (long long)stats->definitions);
+    state.proved = stats->proved;
+    if (proving) {
+        fprintf(stderr, "\r\033[Kproving: %lld million terms", (long long)stats->proved / 1000000);
+    } else {
+        fprintf(stderr, "\r\033[Kderiving: %lld contractions, %lld distinct, %lld definitions",
+                (long long)stats->problems, (long long)stats->distinct,
+                (long long)stats->definitions);
+    }
     fflush(stderr);
     return true;
 }

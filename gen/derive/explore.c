@@ -7,11 +7,6 @@
 
 enum { EIN__PROGRESS_STEP = 64 };  // definitions between two calls of ein_desc.progress
 
-static bool ein__progress(ein_ctx *ctx) {
-    const ein_desc *d = &ctx->desc;
-    return !d->progress || d->progress(d->progress_user, &ctx->stats);
-}
-
 // Whether rule `r` is none of search, or the options leave it out.
 static bool ein__rule_is_off(const ein_ctx *ctx, int r) {
     if (!ein__rules[r].apply || !ein__rule_on(ctx, (ein__rule_id)r)) return true;

@@ -11,7 +11,10 @@
 #define EIN__PRIME (((uint64_t)1 << 61) - 1)
 #define EIN__PROOF_STEPS ((int64_t)1 << 32)  // most bodies evaluated: beyond, a proof takes hours
 enum { EIN__PROOF_DEPTH = 2000 };            // longest chain of values: each takes the C stack
-enum { EIN__PROOF_SHARE = 4 };               // one proof may take 1 / 4 of what is left for several
+enum {
+    EIN__PROOF_SHARE = 4,       // one proof may take 1 / 4 of what is left for several
+    EIN__PROOF_SHOWN = 1 << 20  // bodies between two calls of ein_desc.progress
+};
 
 typedef uint64_t ein__fp;  // in [0, EIN__PRIME)
 __extension__ typedef unsigned __int128 ein__u128;
@@ -472,6 +475,19 @@ static ein__fp ein__proof_term(ein__proof *z, const ein__scope *s, const int64_t
     }
 }
 
+// Counts `n` bodies; false where that is too much.
+static bool ein__proof_spend(ein__proof *z, int64_t n) {
+    int64_t *proved = &z->ctx->stats.proved, before = *proved / EIN__PROOF_SHOWN;
+    z->steps += n;
+    *proved += n;
+    bool stopped = *proved / EIN__PROOF_SHOWN > before && !ein__progress(z->ctx);
+    if (z->steps <= z->limit && !stopped) return true;
+    ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof %s",
+               stopped ? "was cancelled" : "takes too long");
+    z->failed = true;
+    return false;
+}
+
 static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_t *at) {
     int64_t it[EIN__MAX_ITERS] = {0};
     for (uint32_t k = 0; k < s->nt; k++) it[k] = at[k];
@@ -483,11 +499,7 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
     int64_t n = s->ns ? s->n[l.lane] : 1;
     bool more = true;
     while (more && !z->failed) {
-        z->steps += n;
-        if (z->steps > z->limit) {
-            ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof takes too long");
-            z->failed = true;
-        }
+        if (!ein__proof_spend(z, n)) break;
         bool whole = ein__proof_walks(z, s, &l, it, &acc);
         for (int64_t t = 0; t < n && !whole && !z->failed; t++) {
             if (s->ns) it[l.lane] = t;
