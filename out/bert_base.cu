@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
-// weights   192 tensors, blob of 324 MB
-// memory    arena 14 MB (workspace 3564 kB of it), constants 325 MB, peak in create 602 MB
+// weights   192 tensors, blob of 340 MB
+// memory    arena 15 MB (workspace 3650 kB of it), constants 341 MB, peak in create 631 MB
 // plan      73 steps, 880.5 us estimated; 1011.1 us without derivation
 // libraries none
 // by        merging 1, online softmax 12, norm taken into the product 23, summation splitting 12
@@ -115,18 +115,23 @@ typedef struct bert_base_options {
 } bert_base_options;
 
 typedef struct bert_base_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } bert_base_tensor;
 
 typedef struct bert_base_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const bert_base_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const bert_base_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } bert_base_info;
 
@@ -143,8 +148,11 @@ int bert_base_create(bert_base **m, const void *weights, size_t bytes, const ber
 int bert_base_run(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int bert_base_capture(bert_base *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void bert_base_destroy(bert_base *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *bert_base_error(const bert_base *m);
+// What the program is: the same for every handle, never freed.
 const bert_base_info *bert_base_describe(void);
 
 #ifdef __cplusplus

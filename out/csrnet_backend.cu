@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,64,14,14]
-// weights   6 tensors, blob of 33 MB
-// memory    arena 4488 kB (workspace 448 kB of it), constants 57 MB, peak in create 95 MB
+// weights   6 tensors, blob of 35 MB
+// memory    arena 4596 kB (workspace 459 kB of it), constants 60 MB, peak in create 99 MB
 // plan      15 steps, 86.2 us estimated; 128.5 us without derivation
 // libraries none
 // by        basis change 12, operand re-laid 1, summation splitting 1
@@ -57,18 +57,23 @@ typedef struct csrnet_backend_options {
 } csrnet_backend_options;
 
 typedef struct csrnet_backend_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } csrnet_backend_tensor;
 
 typedef struct csrnet_backend_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const csrnet_backend_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const csrnet_backend_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } csrnet_backend_info;
 
@@ -87,8 +92,11 @@ int csrnet_backend_run(csrnet_backend *m, const void *const *in, void *const *ou
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int csrnet_backend_capture(csrnet_backend *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void csrnet_backend_destroy(csrnet_backend *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *csrnet_backend_error(const csrnet_backend *m);
+// What the program is: the same for every handle, never freed.
 const csrnet_backend_info *csrnet_backend_describe(void);
 
 #ifdef __cplusplus

@@ -30,18 +30,23 @@ typedef struct dcgan_options {
 } dcgan_options;
 
 typedef struct dcgan_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } dcgan_tensor;
 
 typedef struct dcgan_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const dcgan_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const dcgan_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } dcgan_info;
 
@@ -58,8 +63,11 @@ int dcgan_create(dcgan **m, const void *weights, size_t bytes, const dcgan_optio
 int dcgan_run(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int dcgan_capture(dcgan *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void dcgan_destroy(dcgan *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *dcgan_error(const dcgan *m);
+// What the program is: the same for every handle, never freed.
 const dcgan_info *dcgan_describe(void);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
-// weights   5 tensors, blob of 11 MB
-// memory    arena 608 kB (workspace 512 kB of it), constants 11 MB, peak in create 21 MB
+// weights   5 tensors, blob of 12 MB
+// memory    arena 623 kB (workspace 524 kB of it), constants 12 MB, peak in create 22 MB
 // plan      5 steps, 14.5 us estimated; 27.3 us without derivation
 // libraries none
 // by        sums of one term 1, one-point rule by phases 4
@@ -47,18 +47,23 @@ typedef struct infogan_options {
 } infogan_options;
 
 typedef struct infogan_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } infogan_tensor;
 
 typedef struct infogan_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const infogan_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const infogan_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } infogan_info;
 
@@ -75,8 +80,11 @@ int infogan_create(infogan **m, const void *weights, size_t bytes, const infogan
 int infogan_run(infogan *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int infogan_capture(infogan *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void infogan_destroy(infogan *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *infogan_error(const infogan *m);
+// What the program is: the same for every handle, never freed.
 const infogan_info *infogan_describe(void);
 
 #ifdef __cplusplus

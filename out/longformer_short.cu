@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,1024,512]
 // outputs   y: f32[1,1024,512]
-// weights   7 tensors, blob of 5124 kB
-// memory    arena 8192 kB (workspace 0 B of it), constants 5124 kB, peak in create 16 MB
+// weights   7 tensors, blob of 5247 kB
+// memory    arena 8389 kB (workspace 0 B of it), constants 5247 kB, peak in create 17 MB
 // plan      4 steps, 91.1 us estimated; 103.0 us without derivation
 // libraries none
 // by        merging 1, online softmax 1
@@ -46,18 +46,23 @@ typedef struct longformer_short_options {
 } longformer_short_options;
 
 typedef struct longformer_short_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } longformer_short_tensor;
 
 typedef struct longformer_short_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const longformer_short_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const longformer_short_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } longformer_short_info;
 
@@ -76,8 +81,11 @@ int longformer_short_run(longformer_short *m, const void *const *in, void *const
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int longformer_short_capture(longformer_short *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void longformer_short_destroy(longformer_short *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *longformer_short_error(const longformer_short *m);
+// What the program is: the same for every handle, never freed.
 const longformer_short_info *longformer_short_describe(void);
 
 #ifdef __cplusplus

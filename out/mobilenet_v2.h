@@ -30,18 +30,23 @@ typedef struct mobilenet_v2_options {
 } mobilenet_v2_options;
 
 typedef struct mobilenet_v2_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } mobilenet_v2_tensor;
 
 typedef struct mobilenet_v2_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const mobilenet_v2_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const mobilenet_v2_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } mobilenet_v2_info;
 
@@ -59,8 +64,11 @@ int mobilenet_v2_create(mobilenet_v2 **m, const void *weights, size_t bytes,
 int mobilenet_v2_run(mobilenet_v2 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void mobilenet_v2_destroy(mobilenet_v2 *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *mobilenet_v2_error(const mobilenet_v2 *m);
+// What the program is: the same for every handle, never freed.
 const mobilenet_v2_info *mobilenet_v2_describe(void);
 
 #ifdef __cplusplus

@@ -30,18 +30,23 @@ typedef struct resnet18_options {
 } resnet18_options;
 
 typedef struct resnet18_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } resnet18_tensor;
 
 typedef struct resnet18_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const resnet18_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const resnet18_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } resnet18_info;
 
@@ -58,8 +63,11 @@ int resnet18_create(resnet18 **m, const void *weights, size_t bytes, const resne
 int resnet18_run(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int resnet18_capture(resnet18 *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void resnet18_destroy(resnet18 *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *resnet18_error(const resnet18 *m);
+// What the program is: the same for every handle, never freed.
 const resnet18_info *resnet18_describe(void);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,1,224,224]
 // outputs   y: f32[1,1,224,224]
-// weights   6 tensors, blob of 225 kB
-// memory    arena 86 MB (workspace 0 B of it), constants 1176 kB, peak in create 87 MB
+// weights   6 tensors, blob of 230 kB
+// memory    arena 90 MB (workspace 0 B of it), constants 1204 kB, peak in create 92 MB
 // plan      7 steps, 121.4 us estimated; 229.2 us without derivation
 // libraries none
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
@@ -49,18 +49,23 @@ typedef struct srcnn_options {
 } srcnn_options;
 
 typedef struct srcnn_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } srcnn_tensor;
 
 typedef struct srcnn_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const srcnn_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const srcnn_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } srcnn_info;
 
@@ -77,8 +82,11 @@ int srcnn_create(srcnn **m, const void *weights, size_t bytes, const srcnn_optio
 int srcnn_run(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int srcnn_capture(srcnn *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void srcnn_destroy(srcnn *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *srcnn_error(const srcnn *m);
+// What the program is: the same for every handle, never freed.
 const srcnn_info *srcnn_describe(void);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
-// weights   152 tensors, blob of 330 MB
-// memory    arena 6021 kB (workspace 2475 kB of it), constants 330 MB, peak in create 449 MB
+// weights   152 tensors, blob of 346 MB
+// memory    arena 6166 kB (workspace 2534 kB of it), constants 346 MB, peak in create 471 MB
 // plan      77 steps, 1345.7 us estimated; 1450.6 us without derivation
 // libraries none
 // by        summation splitting 1, online softmax 12, norm taken into the product 11, what nothing
@@ -120,18 +120,23 @@ typedef struct vit_b_options {
 } vit_b_options;
 
 typedef struct vit_b_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } vit_b_tensor;
 
 typedef struct vit_b_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const vit_b_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const vit_b_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } vit_b_info;
 
@@ -148,8 +153,11 @@ int vit_b_create(vit_b **m, const void *weights, size_t bytes, const vit_b_optio
 int vit_b_run(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int vit_b_capture(vit_b *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void vit_b_destroy(vit_b *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *vit_b_error(const vit_b *m);
+// What the program is: the same for every handle, never freed.
 const vit_b_info *vit_b_describe(void);
 
 #ifdef __cplusplus

@@ -15,10 +15,12 @@ EIN__FN void ein__emit_banner(ein_ctx *ctx, ein__buf *out) {
     ein__put(out, "\n// clang-format off\n");
 }
 
+// As memory is sold: kB and MB are 10^3 and 10^6 bytes.
 static void ein__put_amount(ein__buf *out, int64_t bytes) {
-    if (bytes < 10 * 1024) ein__putf(out, "%lld B", (long long)bytes);
-    else if (bytes < 10 * 1024 * 1024) ein__putf(out, "%lld kB", (long long)((bytes + 512) / 1024));
-    else ein__putf(out, "%lld MB", (long long)((bytes + (1 << 19)) >> 20));
+    const int64_t k = 1000, m = k * k;
+    if (bytes < 10 * k) ein__putf(out, "%lld B", (long long)bytes);
+    else if (bytes < 10 * m) ein__putf(out, "%lld kB", (long long)((bytes + k / 2) / k));
+    else ein__putf(out, "%lld MB", (long long)((bytes + m / 2) / m));
 }
 
 // Microseconds with one digit behind the point, from picoseconds.

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,64,56,56]
 // outputs   y: f32[1,64,56,56]
-// weights   4 tensors, blob of 289 kB
-// memory    arena 4312 kB (workspace 0 B of it), constants 1153 kB, peak in create 5753 kB
+// weights   4 tensors, blob of 296 kB
+// memory    arena 4415 kB (workspace 0 B of it), constants 1180 kB, peak in create 5891 kB
 // plan      6 steps, 16.1 us estimated; 21.2 us without derivation
 // libraries none
 // by        basis change 6
@@ -48,18 +48,23 @@ typedef struct basic_block_options {
 } basic_block_options;
 
 typedef struct basic_block_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } basic_block_tensor;
 
 typedef struct basic_block_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const basic_block_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const basic_block_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } basic_block_info;
 
@@ -77,8 +82,11 @@ int basic_block_create(basic_block **m, const void *weights, size_t bytes,
 int basic_block_run(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int basic_block_capture(basic_block *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void basic_block_destroy(basic_block *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *basic_block_error(const basic_block *m);
+// What the program is: the same for every handle, never freed.
 const basic_block_info *basic_block_describe(void);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,512,7,7]
 // outputs   y: f32[1,512,7,7]
-// weights   1 tensor, blob of 9216 kB
-// memory    arena 3136 kB (workspace 0 B of it), constants 9216 kB, peak in create 21 MB
+// weights   1 tensor, blob of 9437 kB
+// memory    arena 3211 kB (workspace 0 B of it), constants 9437 kB, peak in create 22 MB
 // plan      2 steps, 11.8 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
@@ -44,18 +44,23 @@ typedef struct conv3x3_options {
 } conv3x3_options;
 
 typedef struct conv3x3_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } conv3x3_tensor;
 
 typedef struct conv3x3_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const conv3x3_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const conv3x3_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } conv3x3_info;
 
@@ -72,8 +77,11 @@ int conv3x3_create(conv3x3 **m, const void *weights, size_t bytes, const conv3x3
 int conv3x3_run(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int conv3x3_capture(conv3x3 *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void conv3x3_destroy(conv3x3 *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *conv3x3_error(const conv3x3 *m);
+// What the program is: the same for every handle, never freed.
 const conv3x3_info *conv3x3_describe(void);
 
 #ifdef __cplusplus

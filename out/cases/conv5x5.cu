@@ -7,7 +7,7 @@
 // inputs    x: f32[16,32,224,224]
 // outputs   y: f32[16,1,224,224]
 // weights   1 tensor, blob of 3584 B
-// memory    arena 98 MB (workspace 0 B of it), constants 3328 B, peak in create 98 MB
+// memory    arena 103 MB (workspace 0 B of it), constants 3328 B, peak in create 103 MB
 // plan      2 steps, 91.6 us estimated; 214.3 us without derivation
 // libraries none
 // by        summation splitting 2
@@ -44,18 +44,23 @@ typedef struct conv5x5_options {
 } conv5x5_options;
 
 typedef struct conv5x5_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } conv5x5_tensor;
 
 typedef struct conv5x5_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const conv5x5_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const conv5x5_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } conv5x5_info;
 
@@ -72,8 +77,11 @@ int conv5x5_create(conv5x5 **m, const void *weights, size_t bytes, const conv5x5
 int conv5x5_run(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int conv5x5_capture(conv5x5 *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void conv5x5_destroy(conv5x5 *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *conv5x5_error(const conv5x5 *m);
+// What the program is: the same for every handle, never freed.
 const conv5x5_info *conv5x5_describe(void);
 
 #ifdef __cplusplus

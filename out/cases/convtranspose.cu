@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[16,448,2,2]
 // outputs   y: f32[16,256,4,4]
-// weights   1 tensor, blob of 7168 kB
-// memory    arena 2048 kB (workspace 2048 kB of it), constants 7168 kB, peak in create 16 MB
+// weights   1 tensor, blob of 7340 kB
+// memory    arena 2097 kB (workspace 2097 kB of it), constants 7340 kB, peak in create 17 MB
 // plan      1 step, 11.0 us estimated; 30.8 us without derivation
 // libraries none
 // by        one-point rule by phases 1
@@ -43,18 +43,23 @@ typedef struct convtranspose_options {
 } convtranspose_options;
 
 typedef struct convtranspose_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } convtranspose_tensor;
 
 typedef struct convtranspose_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const convtranspose_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const convtranspose_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } convtranspose_info;
 
@@ -73,8 +78,11 @@ int convtranspose_run(convtranspose *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int convtranspose_capture(convtranspose *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void convtranspose_destroy(convtranspose *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *convtranspose_error(const convtranspose *m);
+// What the program is: the same for every handle, never freed.
 const convtranspose_info *convtranspose_describe(void);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,256,14,14]
-// weights   1 tensor, blob of 4608 kB
-// memory    arena 3072 kB (workspace 0 B of it), constants 8192 kB, peak in create 16 MB
+// weights   1 tensor, blob of 4719 kB
+// memory    arena 3146 kB (workspace 0 B of it), constants 8389 kB, peak in create 16 MB
 // plan      3 steps, 13.7 us estimated; 18.9 us without derivation
 // libraries none
 // by        basis change 3
@@ -45,18 +45,23 @@ typedef struct dilated_conv_options {
 } dilated_conv_options;
 
 typedef struct dilated_conv_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } dilated_conv_tensor;
 
 typedef struct dilated_conv_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const dilated_conv_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const dilated_conv_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } dilated_conv_info;
 
@@ -74,8 +79,11 @@ int dilated_conv_create(dilated_conv **m, const void *weights, size_t bytes,
 int dilated_conv_run(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int dilated_conv_capture(dilated_conv *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void dilated_conv_destroy(dilated_conv *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *dilated_conv_error(const dilated_conv *m);
+// What the program is: the same for every handle, never freed.
 const dilated_conv_info *dilated_conv_describe(void);
 
 #ifdef __cplusplus

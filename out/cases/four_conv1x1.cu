@@ -9,8 +9,8 @@
 //           b: f32[1,192,18,18]
 //           c: f32[1,160,18,18]
 //           d: f32[1,160,18,18]
-// weights   4 tensors, blob of 2112 kB
-// memory    arena 3003 kB (workspace 2112 kB of it), constants 2113 kB, peak in create 7228 kB
+// weights   4 tensors, blob of 2163 kB
+// memory    arena 3075 kB (workspace 2163 kB of it), constants 2163 kB, peak in create 7401 kB
 // plan      2 steps, 15.6 us estimated; 25.5 us without derivation
 // libraries none
 // by        merging 5
@@ -47,18 +47,23 @@ typedef struct four_conv1x1_options {
 } four_conv1x1_options;
 
 typedef struct four_conv1x1_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } four_conv1x1_tensor;
 
 typedef struct four_conv1x1_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const four_conv1x1_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const four_conv1x1_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } four_conv1x1_info;
 
@@ -76,8 +81,11 @@ int four_conv1x1_create(four_conv1x1 **m, const void *weights, size_t bytes,
 int four_conv1x1_run(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int four_conv1x1_capture(four_conv1x1 *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void four_conv1x1_destroy(four_conv1x1 *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *four_conv1x1_error(const four_conv1x1 *m);
+// What the program is: the same for every handle, never freed.
 const four_conv1x1_info *four_conv1x1_describe(void);
 
 #ifdef __cplusplus

@@ -8,8 +8,8 @@
 // outputs   q: f32[512,768]
 //           k: f32[512,768]
 //           v: f32[512,768]
-// weights   3 tensors, blob of 6912 kB
-// memory    arena 14 MB (workspace 9216 kB of it), constants 6913 kB, peak in create 27 MB
+// weights   3 tensors, blob of 7078 kB
+// memory    arena 14 MB (workspace 9437 kB of it), constants 7079 kB, peak in create 28 MB
 // plan      2 steps, 52.5 us estimated; 56.4 us without derivation
 // libraries none
 // by        merging 4
@@ -46,18 +46,23 @@ typedef struct three_matmuls_options {
 } three_matmuls_options;
 
 typedef struct three_matmuls_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } three_matmuls_tensor;
 
 typedef struct three_matmuls_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const three_matmuls_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const three_matmuls_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } three_matmuls_info;
 
@@ -76,8 +81,11 @@ int three_matmuls_run(three_matmuls *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int three_matmuls_capture(three_matmuls *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void three_matmuls_destroy(three_matmuls *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *three_matmuls_error(const three_matmuls *m);
+// What the program is: the same for every handle, never freed.
 const three_matmuls_info *three_matmuls_describe(void);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
 // for H200 SXM, FP32
 // inputs    a: f32[1,64,16,16]
 // outputs   y: f32[1,3,32,32]
-// weights   1 tensor, blob of 12 kB
-// memory    arena 0 B (workspace 0 B of it), constants 12 kB, peak in create 24 kB
+// weights   1 tensor, blob of 13 kB
+// memory    arena 0 B (workspace 0 B of it), constants 12 kB, peak in create 25 kB
 // plan      1 step, 2.1 us estimated; 2.6 us without derivation
 // libraries none
 // by        one-point rule by phases 1
@@ -43,18 +43,23 @@ typedef struct up2_options {
 } up2_options;
 
 typedef struct up2_tensor {
-    const char *name, *dtype;
-    int rank;
-    long long dims[10];
-    size_t bytes;   // dense, row-major
-    size_t offset;  // weights: in the blob
+    const char *name;    // in the model
+    const char *dtype;   // of an element: "f32", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"
+    int rank;            // 0: one element
+    long long dims[10];  // elements along each of `rank` dimensions, the last one contiguous
+    size_t bytes;        // of all elements, dense and row-major
+    size_t offset;       // weights: bytes from the blob's start on; else 0
 } up2_tensor;
 
 typedef struct up2_info {
-    const char *model;
+    const char *model;  // its name
     int inputs, outputs, weights;
-    const up2_tensor *input, *output, *weight;
-    size_t arena_bytes, weight_bytes, const_bytes, peak_bytes;
+    const up2_tensor *input, *output, *weight;  // so many of each, in declared order
+    size_t arena_bytes;   // device memory that runs write: values between steps, workspaces
+    size_t weight_bytes;  // of the blob, in host memory
+    size_t const_bytes;   // device memory that create fills and the handle keeps: weights, tables
+    size_t peak_bytes;    // device memory while create runs, the most there is: both of these and
+                          // what constants are made of, but not inputs, outputs, libraries' own
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } up2_info;
 
@@ -71,8 +76,11 @@ int up2_create(up2 **m, const void *weights, size_t bytes, const up2_options *o)
 int up2_run(up2 *m, const void *const *in, void *const *out, cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
 int up2_capture(up2 *m, const void *const *in, void *const *out);
+// Frees all that create made; NULL is fine.
 void up2_destroy(up2 *m);
+// Why the handle's last call failed, in one line, else "". The handle owns the text.
 const char *up2_error(const up2 *m);
+// What the program is: the same for every handle, never freed.
 const up2_info *up2_describe(void);
 
 #ifdef __cplusplus

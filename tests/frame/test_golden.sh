@@ -12,9 +12,9 @@ while read -r file; do
 done < "$work/files"
 
 find out -type f -size +320k > "$found"
-empty 'no file over 320 kB'
+empty 'no file over 320 KiB'
 du -sk out | awk '$1 > 3072' > "$found"
-empty 'out/ stays under 3 MB'
+empty 'out/ stays under 3 MiB'
 # A launch stands on one line however long it is: that form is what readers and tools look for.
 find out -type f | xargs grep -n -P '^.{101}|\t| $' /dev/null | grep -v -e '<<<' -e 'CALL(launch(' |
     cut -c1-120 > "$found"
@@ -24,6 +24,26 @@ find out -name '*.cu' | while read -r file; do
         echo "$file"
 done > "$found"
 empty 'the first line says where it comes from'
+# Its kB are 10^3 bytes, its MB 10^6.
+find out -name '*.cu' | xargs awk '
+    function amount(n) {
+        return n < 1e4 ? n " B" : n < 1e7 ? int((n + 500) / 1e3) " kB" : int((n + 5e5) / 1e6) " MB"
+    }
+    FNR == 1 { said = "" }
+    $2 == "memory" { said = $4 " " $5 }
+    $2 ~ /_ARENA_BYTES$/ && $1 == "#define" {
+        if (said != "" && said != amount($3 + 0)) print FILENAME ": " said " of " $3
+    }' > "$found"
+empty 'the summary rounds what the interface says'
+# What a reader of the interface needs to know stands at every member, or at the few before it.
+find out -name '*.h' | xargs awk '
+    /^typedef struct .*\{$/ { inside = 1; said = 0 }
+    /^}/ { inside = 0 }
+    inside && /^    .*;/ && !/; +\/\/ / && !said && !/ void \*user;| inputs, outputs, weights;/ {
+        print FILENAME ": " $0
+    }
+    inside { said = /^    \/\/ / || (said && /,$/) }' > "$found"
+empty 'every member of the interface is described'
 
 for model in models/*.ein models/cases/*.ein; do
     check "$model is in canonical form" build/einnet fmt --check "$model"

@@ -237,11 +237,11 @@ JUDGE_CC=75 "$work/t" "$work/csrnet.w" > "$work/log" 2>&1
 
 emit large tests/unseen/tensor_tiles.ein --math fp16 --libs none --small
 most=$(sed -n 's/.*launch(.*, 256, \([0-9]*\), .*/\1/p' "$work/large.cu" | sort -n | tail -1)
-[ "${most:-0}" -gt 49152 ] && pass || fail "large.cu: no kernel has more than 48 KB: $most"
+[ "${most:-0}" -gt 49152 ] && pass || fail "large.cu: no kernel has more than 48 KiB: $most"
 check 'its weights' $einnet pack tests/unseen/tensor_tiles.ein --small -o "$work/large.w"
 check 'the judge takes large kernels' sh tests/judge/judgecc --quick -o "$work/large" \
     "$work/large_test.cu" "$work/large.cu"
-check '99 KB are enough' env JUDGE_CC=89 "$work/large" "$work/large.w" --check
+check '99 KiB are enough' env JUDGE_CC=89 "$work/large" "$work/large.w" --check
 sed "s/$most/102400/" "$work/large.cu" > "$work/larger.cu"
 check 'the judge takes larger ones' sh tests/judge/judgecc --quick -o "$work/larger" \
     "$work/large_test.cu" "$work/larger.cu"
