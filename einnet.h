@@ -50025,6 +50025,8 @@ static const char *ein__kctype(ein__dtype t) {
     return name[t];
 }
 
+enum { EIN__GATHERED = INT32_MAX / 2 };  // positions beyond are in nobody's range, in 32 bits
+
 // A position held in an integer tensor. Whatever it holds, the read made with it is guarded.
 static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
     const ein__atom *a = ein__atom_get(g->ctx, id);
@@ -50033,11 +50035,14 @@ static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
     ein__kaccess at = ein__kaccess_of(g, read, lane);
     int use = at.step ? lane : 0;
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, use);
-    ein__kterm t = {k, {0}, at.step ? EIN__IRREGULAR : 0, 1, a->n ? a->n : INT32_MAX / 2};
+    ein__kterm t = {k, {0}, at.step ? EIN__IRREGULAR : 0, 1, a->n ? a->n : EIN__GATHERED};
     if (!known) {
         double pad;
         memcpy(&pad, &x->bits, sizeof pad);
         const char *s = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
+        // What has more bits must not come back into range without them.
+        if (at.dtype == EIN__I64 && !g->wide)
+            s = ein__namef(g->ctx, "max(min(%s, %dll), -%dll)", s, EIN__GATHERED, EIN__GATHERED);
         if (at.dtype != EIN__I32 || g->wide) s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
         const char *guard = at.guard;
         if (g->reached && *g->reached && at.level >= g->reached_level)

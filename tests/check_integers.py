@@ -21,6 +21,8 @@ input c: i64[6]
 input d: i64[6]
 input e: i64[6]
 input f: f32[6]
+input g: i64[6]
+output found, twice
 output same, less, difference, offset, square, low, scaled, mixed, quotient, rest, parts
 t = Equal(a, b)
 u = Neg(f)
@@ -37,6 +39,10 @@ square = Cast(m; to=f32)
 n = Cast(a; to=i8)
 nf = Cast(n; to=f32)
 low = Add(nf, f)
+# positions beyond what 32 bits hold are outside, too
+found[i] = f[@g[i]] where pad f 9
+odd[i] = f[2*i+1] where i in 0:3
+twice[i] = odd[@g[i]] where pad odd 9
 # the same integers as a difference and one by one
 mf = Cast(a; to=f32)
 mixed[i] = select(a[i] - b[i] == 1, mf[i], f[i])
@@ -73,6 +79,7 @@ C = np.array([1 << 40, (1 << 53) + 1, -(1 << 60), 5, 7, 1 << 33], np.int64)
 D = np.array([(1 << 40) + 1, 1 << 53, 1 - (1 << 60), 5, 6, (1 << 33) + 2], np.int64)
 E = np.array([3, -7, 1000003, -3, 7, 1 << 20], np.int64)
 F = np.array([1, 2, 3, 4, 5, 6], np.float32)
+G = np.array([2, (1 << 32) + 3, -(1 << 63), (1 << 63) - 1, 2 - (1 << 32), 1 << 31], np.int64)
 OPTIONS = ([], ["--baseline"], ["--libs", "none"], ["--math", "fp16"], ["--rules=-inline"])
 
 
@@ -80,6 +87,8 @@ def expected():
     quotient = (C - np.fmod(C, E)) // E
     with np.errstate(over="ignore"):
         return {
+            "found": np.array([3, 9, 9, 9, 9, 9], np.float32),
+            "twice": np.array([6, 9, 9, 9, 9, 9], np.float32),
             "same": np.where(A == B, F, -F),
             "less": np.where(C < D, F, -F),
             "difference": (A - B).astype(np.float32),
@@ -138,7 +147,7 @@ def saved(folder, model, text, values):
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
-        given = saved(folder, "m", MODEL, dict(zip("abcdef", (A, B, C, D, E, F))))
+        given = saved(folder, "m", MODEL, dict(zip("abcdefg", (A, B, C, D, E, F, G))))
         out = os.path.join(folder, "eval")
         subprocess.run([EINNET, "eval", os.path.join(folder, "m.ein"), "--out", out] +
                        inputs_of(given), check=True)
