@@ -158,6 +158,18 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 
+// Through maps, too: what is beyond halves, or between two of them, is another position.
+static void ein__mark_positions(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    if (!s || s->reduce != EIN__R_NONE || !(z->is[v.i] & EIN__IS_COUNT)) return;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t r = ein__ex_get(ctx, reads[i])->val;
+        if (!ctx->value[r].weight_only) z->is[r] |= EIN__IS_COUNT;
+    }
+}
+
 // Marks what map `v` divides by in `ex`, or takes a logarithm or a root's reciprocal of: sums,
 // which nothing bounds where attention has no softmax, and what `v` reads again and again.
 static void ein__mark_divisors(ein__storer *z, ein__val v, ein__ex ex, bool below) {
@@ -204,6 +216,7 @@ static void ein__mark_wide(ein__storer *z) {
 static void ein__mark(ein__storer *z) {
     ein__mark_wide(z);
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__mark_counts(z, z->order[i]);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) ein__mark_positions(z, z->order[i]);
     // Twice: a statistic may be known as one only by a map behind a later one.
     for (int pass = 0; pass < 2; pass++)
         for (ptrdiff_t i = 0; i < arrlen(z->order); i++)

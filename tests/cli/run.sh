@@ -315,7 +315,7 @@ expect 5 'a header that cannot be written' "$einnet" emit m.ein -o - --header no
 expect 0 'a form' "$einnet" emit m.ein --form 2 -o form.cu
 expect 0 'a form is checked' "$einnet" check m.ein form.cu --form 2
 expect 2 'names are none of a proof' "$einnet" verify m.ein --prefix q
-printf 'ein 1\nmodel q\ninput x: f32[64,5000000]\nweight w: f32[5000000,2]\noutput y
+printf 'ein 1\nmodel q\ninput x: f32[64,15000000]\nweight w: f32[15000000,2]\noutput y
 y[i,j] = sum(k) x[i,k] * w[k,j]\n' > long.ein
 expect 0 'a long proof on a terminal' script -qec "'$einnet' verify long.ein" /dev/null
 says 'proving: '
