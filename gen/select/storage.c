@@ -1,8 +1,8 @@
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
-// what a softmax is taken of, numbers that are integers, what the model stores as bf16 and what
-// --keep-fp32 names stay f32.
+// what a softmax is taken of, numbers that are integers, what maps compute integers from, what the
+// model stores as bf16 and what --keep-fp32 names stay f32.
 // Everything is computed in f32.
 
 // A statistic, what a maximum is taken of, what an output is a copy of, an integer as a number, and
@@ -158,7 +158,8 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 
-// Through maps, too: what is beyond halves, or between two of them, is another position.
+// Marks what map `v` computes an integer from, or what becomes one in a later map: what is beyond
+// halves, or between two of them, is another position.
 static void ein__mark_positions(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
