@@ -19861,10 +19861,23 @@ static const ein__expr *ein__leading_read(ein_ctx *ctx, const ein__scope *s) {
     return largest;
 }
 
+// Whether the many results of reduction `s` are better off with a thread each although the terms of
+// the leading read lie side by side: where neighbouring results have these in common, loads of a
+// warp are of few lines anyway, and sums that lanes share are put together for every result, which
+// takes more than few terms do.
+static bool ein__shares_lines(ein_ctx *ctx, const ein__scope *s, const ein__expr *lead) {
+    enum { TERMS = 256 };
+    uint32_t last = s->nt;
+    for (uint32_t i = 0; i < s->nt; i++) last = s->n[i] > 1 ? i : last;
+    return last < s->nt && s->n[last] >= EIN__SHORT_ROW && ein__terms_of(s) <= TERMS &&
+           ein__results_of(ctx, s) > EIN__SHARED_OUTPUTS && ein__read_step(ctx, lead, last) == 0 &&
+           ein__is_side_by_side(ctx, s, last);
+}
+
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // leading operand has adjacent, with others over which it goes on, or, with few outputs and none of
 // them adjacent either, that with the shortest steps. -1: threads run along outputs.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
+static int ein__terms_beside(ein_ctx *ctx, const ein__scope *s, bool places) {
     int64_t outputs = ein__results_of(ctx, s), terms = ein__terms_of(s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && terms >= EIN__BLOCK_TERMS;
     bool small = outputs > EIN__SHARED_OUTPUTS && terms >= EIN__SHORT_ROW && !places;
@@ -19884,6 +19897,12 @@ static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
         along = (int)t;
     }
     return along;
+}
+
+// The same, unless threads with results of their own are better off.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
+    const ein__expr *e = ein__leading_read(ctx, s);
+    return e && ein__shares_lines(ctx, s, e) ? -1 : ein__terms_beside(ctx, s, places);
 }
 
 // Whether the kernel is a reduction by any of the ways to share its terms.
@@ -20340,7 +20359,7 @@ EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     int64_t nearest = INT64_MAX;
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1) nearest = ein__least(nearest, out[i]);
-    if (k->lo > 0 || out[p->slot] == nearest || ein__terms_lane(ctx, s, false) >= 0) return false;
+    if (k->lo > 0 || out[p->slot] == nearest || ein__terms_beside(ctx, s, false) >= 0) return false;
     if (ein__results_of(ctx, s) <= EIN__SHARED_OUTPUTS && s->n[s->nt] >= 32) return false;
     return ein__running_term(ctx, s, p, term);
 }
@@ -51964,11 +51983,13 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, ein__ex le
     return run;
 }
 
-// The read that decides who works on a reduction's outputs, if it is not the largest one.
-static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r) {
+// The read that decides who works on a reduction's outputs, if it is not the largest one; whether
+// threads do `apart`.
+static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r, bool *apart) {
     ein_ctx *ctx = g->ctx;
     const ein__scope *s = ein__scope_of(ctx, r->acc);
     const ein__expr *largest = ein__largest_read(ctx, s), *lead = ein__leading_read(ctx, s);
+    *apart = lead && ein__shares_lines(ctx, s, lead);
     return lead == largest ? (ein__ex){0} : ein__ex_of(ctx, lead);
 }
 
@@ -51979,7 +52000,9 @@ static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r) {
 static ein__kshare ein__kshare_of(ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
     if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
-    ein__ex lead = ein__kreduce_lead(g, r);
+    bool apart;
+    ein__ex lead = ein__kreduce_lead(g, r, &apart);
+    if (apart) return EIN__SHARE_NONE;
     ein__kruns run = ein__kruns_of(g, &r->scan, lead, r->t, r->nt, r->s, r->ns);
     if (many && run.terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (run.terms < 32 && run.outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;

@@ -283,6 +283,20 @@ def check_columns(folder):
     return None if len(loads) >= 8 else "sums of columns load %s" % widths(loads)
 
 
+def check_lines(folder):
+    """Results that have their terms in common with their neighbours have threads of their own,
+    however the terms lie; those that have not, lanes."""
+    source, path = os.path.join(folder, "lines.ein"), os.path.join(folder, "lines.cu")
+    found = []
+    for body in ("y[n,i] = sum(j) abs(x[n,j] - x[n,i])", "y[n] = sum(j) abs(x[n,j])"):
+        with open(source, "w") as f:
+            f.write("ein 1\nmodel lines\ninput x: f32[20000,24]\noutput y\n%s\n" % body)
+        subprocess.run(["build/einnet", "emit", source, "-o", path], check=True)
+        with open(path) as f:
+            found.append("shfl" in f.read())
+    return None if found == [False, True] else "lanes that share terms: %s" % found
+
+
 def check_steps(math, folder):
     """In the steps of a plain product by warps on tensor cores no branch parts what multiplies from
     what waits for copies and loads fragments: the one is to hide the other."""
@@ -397,7 +411,8 @@ def main():
         found = [check(case, folder) for case in CASES]
         found += [check_program(program, folder) for program in PROGRAMS]
         found += [check_ahead(each, folder) for each in AHEAD]
-        found += [check_copies(folder), check_columns(folder), check_groups(folder)]
+        found += [check_copies(folder), check_columns(folder), check_groups(folder),
+                  check_lines(folder)]
         found += [check_steps(math, folder) for math in ("tf32", "fp16")]
         found += [check_large(*case, folder) for case in LARGE]
         found += [check_ends(math, folder) for math in ("fp32", "tf32", "fp16")]

@@ -79,10 +79,23 @@ static const ein__expr *ein__leading_read(ein_ctx *ctx, const ein__scope *s) {
     return largest;
 }
 
+// Whether the many results of reduction `s` are better off with a thread each although the terms of
+// the leading read lie side by side: where neighbouring results have these in common, loads of a
+// warp are of few lines anyway, and sums that lanes share are put together for every result, which
+// takes more than few terms do.
+static bool ein__shares_lines(ein_ctx *ctx, const ein__scope *s, const ein__expr *lead) {
+    enum { TERMS = 256 };
+    uint32_t last = s->nt;
+    for (uint32_t i = 0; i < s->nt; i++) last = s->n[i] > 1 ? i : last;
+    return last < s->nt && s->n[last] >= EIN__SHORT_ROW && ein__terms_of(s) <= TERMS &&
+           ein__results_of(ctx, s) > EIN__SHARED_OUTPUTS && ein__read_step(ctx, lead, last) == 0 &&
+           ein__is_side_by_side(ctx, s, last);
+}
+
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // leading operand has adjacent, with others over which it goes on, or, with few outputs and none of
 // them adjacent either, that with the shortest steps. -1: threads run along outputs.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
+static int ein__terms_beside(ein_ctx *ctx, const ein__scope *s, bool places) {
     int64_t outputs = ein__results_of(ctx, s), terms = ein__terms_of(s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && terms >= EIN__BLOCK_TERMS;
     bool small = outputs > EIN__SHARED_OUTPUTS && terms >= EIN__SHORT_ROW && !places;
@@ -102,6 +115,12 @@ static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
         along = (int)t;
     }
     return along;
+}
+
+// The same, unless threads with results of their own are better off.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
+    const ein__expr *e = ein__leading_read(ctx, s);
+    return e && ein__shares_lines(ctx, s, e) ? -1 : ein__terms_beside(ctx, s, places);
 }
 
 // Whether the kernel is a reduction by any of the ways to share its terms.

@@ -89,7 +89,7 @@ EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     int64_t nearest = INT64_MAX;
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1) nearest = ein__least(nearest, out[i]);
-    if (k->lo > 0 || out[p->slot] == nearest || ein__terms_lane(ctx, s, false) >= 0) return false;
+    if (k->lo > 0 || out[p->slot] == nearest || ein__terms_beside(ctx, s, false) >= 0) return false;
     if (ein__results_of(ctx, s) <= EIN__SHARED_OUTPUTS && s->n[s->nt] >= 32) return false;
     return ein__running_term(ctx, s, p, term);
 }

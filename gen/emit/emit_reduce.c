@@ -151,11 +151,13 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, ein__ex le
     return run;
 }
 
-// The read that decides who works on a reduction's outputs, if it is not the largest one.
-static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r) {
+// The read that decides who works on a reduction's outputs, if it is not the largest one; whether
+// threads do `apart`.
+static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r, bool *apart) {
     ein_ctx *ctx = g->ctx;
     const ein__scope *s = ein__scope_of(ctx, r->acc);
     const ein__expr *largest = ein__largest_read(ctx, s), *lead = ein__leading_read(ctx, s);
+    *apart = lead && ein__shares_lines(ctx, s, lead);
     return lead == largest ? (ein__ex){0} : ein__ex_of(ctx, lead);
 }
 
@@ -166,7 +168,9 @@ static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r) {
 static ein__kshare ein__kshare_of(ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
     if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
-    ein__ex lead = ein__kreduce_lead(g, r);
+    bool apart;
+    ein__ex lead = ein__kreduce_lead(g, r, &apart);
+    if (apart) return EIN__SHARE_NONE;
     ein__kruns run = ein__kruns_of(g, &r->scan, lead, r->t, r->nt, r->s, r->ns);
     if (many && run.terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (run.terms < 32 && run.outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
