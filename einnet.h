@@ -37726,12 +37726,13 @@ static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
     return alike;
 }
 
-// Whether map `s` reads nothing of the buffer of `v` but `v`, and that where it stores.
+// Whether map `s` reads nothing of the buffer of `v` but `v`, and that where it stores, be it as a
+// position.
 static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     const ein__shape *shape = &ctx->value[v.i].shape;
     const ein__ex body = ein__scope_of(ctx, s->val[0])->body;
-    bool ok = !ein__ex_looks_up(ctx, body, v);
+    bool ok = true;
     const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
@@ -49596,6 +49597,12 @@ static const ein__kinner *ein__kinner_of(const ein__kgen *g, uint32_t val) {
     return NULL;
 }
 
+// The value of the step that is put in the place of `read`; NULL: none.
+static const ein__kinner *ein__kput_of(const ein__kgen *g, ein__ex read) {
+    const ein__kinner *in = ein__kinner_of(g, ein__ex_get(g->ctx, read)->val);
+    return in && in->put ? in : NULL;
+}
+
 // Slots that occur in an expression.
 static uint32_t ein__kmask(ein__kgen *g, ein__ex ex) {
     uint32_t *mask = &ein__kmemo_of(g, ex)->mask;
@@ -50058,34 +50065,65 @@ static const char *ein__kctype(ein__dtype t) {
     return name[t];
 }
 
+static ein__dtype ein__kdtype(const ein__kgen *g, ein__val v) {
+    const ein__value *x = ein__val_get(g->ctx, v);
+    // The companion program computes in double and keeps what it computed as float.
+    if (g->naive && x->kind == EIN__V_SCOPE && (x->dtype == EIN__F16 || x->dtype == EIN__BF16))
+        return EIN__F32;
+    return x->dtype;
+}
+
 enum { EIN__GATHERED = INT32_MAX / 2 };  // positions beyond are in nobody's range, in 32 bits
 
+// Positions are values and values are read at positions: what the kernel would store of its value
+// `v` (emit_expr.c).
+static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane);
+
+// Element `s` of type `t` as a position: what has more bits must not come back into range without
+// them.
+static const char *ein__kposition(ein__kgen *g, ein__dtype t, const char *s) {
+    if (t != EIN__I64 || g->wide) return s;
+    return ein__namef(g->ctx, "(int)max(min(%s, %dll), -%dll)", s, EIN__GATHERED, EIN__GATHERED);
+}
+
+// A position that the kernel computes at the place where it reads with it: each lane has its own.
+static ein__kterm ein__kmade_position(ein__kgen *g, uint32_t id, ein__val v, int lane) {
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, lane);
+    if (known) return known->t;
+    ein__ktext made = ein__kput_element(g, v, lane);
+    int64_t n = ein__atom_get(g->ctx, id)->n;
+    ein__kterm t = {1, {0}, EIN__IRREGULAR, 1, n ? n : EIN__GATHERED};
+    t.text = (ein__ktext){ein__kposition(g, ein__kdtype(g, v), made.s), EIN__COND, made.level};
+    return ein__kdeclare(g, EIN__N_ATOM, id, lane, ein__kint(g), t);
+}
+
 // A position held in an integer tensor. Whatever it holds, the read made with it is guarded.
-static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
-    const ein__atom *a = ein__atom_get(g->ctx, id);
-    ein__ex read = {a->ex};
+static ein__kterm ein__kheld_position(ein__kgen *g, uint32_t id, ein__ex read, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, read);
     ein__kaccess at = ein__kaccess_of(g, read, lane);
     int use = at.step ? lane : 0;
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, use);
-    ein__kterm t = {k, {0}, at.step ? EIN__IRREGULAR : 0, 1, a->n ? a->n : EIN__GATHERED};
-    if (!known) {
-        double pad;
-        memcpy(&pad, &x->bits, sizeof pad);
-        const char *s = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
-        // What has more bits must not come back into range without them.
-        if (at.dtype == EIN__I64 && !g->wide)
-            s = ein__namef(g->ctx, "max(min(%s, %dll), -%dll)", s, EIN__GATHERED, EIN__GATHERED);
-        if (at.dtype != EIN__I32 || g->wide) s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
-        const char *guard = at.guard;
-        if (g->reached && *g->reached && at.level >= g->reached_level)
-            guard = guard ? ein__namef(g->ctx, "%s && %s", g->reached, guard) : g->reached;
-        if (guard) s = ein__namef(g->ctx, "%s ? %s : %lld", guard, s, (long long)pad);
-        t.text = (ein__ktext){s, EIN__COND, at.level};
-        t = ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
-    } else {
-        t = known->t;
-    }
+    if (known) return known->t;
+    int64_t n = ein__atom_get(g->ctx, id)->n;
+    ein__kterm t = {1, {0}, at.step ? EIN__IRREGULAR : 0, 1, n ? n : EIN__GATHERED};
+    double pad;
+    memcpy(&pad, &x->bits, sizeof pad);
+    const char *s = ein__kposition(g, at.dtype, ein__namef(g->ctx, "%s[%s]", at.param, at.at.s));
+    if (at.dtype != EIN__I64 && (at.dtype != EIN__I32 || g->wide))
+        s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
+    const char *guard = at.guard;
+    if (g->reached && *g->reached && at.level >= g->reached_level)
+        guard = guard ? ein__namef(g->ctx, "%s && %s", g->reached, guard) : g->reached;
+    if (guard) s = ein__namef(g->ctx, "%s ? %s : %lld", guard, s, (long long)pad);
+    t.text = (ein__ktext){s, EIN__COND, at.level};
+    return ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
+}
+
+static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
+    ein__ex read = {ein__atom_get(g->ctx, id)->ex};
+    const ein__kinner *in = ein__kput_of(g, read);
+    ein__kterm t =
+        in ? ein__kmade_position(g, id, in->v, lane) : ein__kheld_position(g, id, read, lane);
     t.k = k;
     ein__klin_add(g, out, t);
 }
@@ -50238,14 +50276,6 @@ static const char *ein__kparam(ein__kgen *g, ein__val v) {
     return ein__namef(g->ctx, "p%d", i);
 }
 
-static ein__dtype ein__kdtype(const ein__kgen *g, ein__val v) {
-    const ein__value *x = ein__val_get(g->ctx, v);
-    // The companion program computes in double and keeps what it computed as float.
-    if (g->naive && x->kind == EIN__V_SCOPE && (x->dtype == EIN__F16 || x->dtype == EIN__BF16))
-        return EIN__F32;
-    return x->dtype;
-}
-
 // The address of one lane of a read whose lanes are constants apart, but no vector: what they share
 // gets a name.
 static ein__ktext ein__kaddress(ein__kgen *g, ein__ex read, ein__klin *l, int lane) {
@@ -50361,8 +50391,12 @@ static void ein__kcount(ein__kgen *g, ein__ex ex) {
     if (x->op != EIN__X_READ) return;
     for (int i = 0; i < g->nover; i++)
         if (g->over[i].ex.i == ex.i && g->over[i].as.i) ein__kcount(g, g->over[i].as);
-    const ein__kinner *in = ein__kinner_of(g, x->val);
-    if (in && in->put) ein__kcount(g, ein__kbody(g, in->v));
+    // Those in subscripts, too.
+    const ein__ex *reads = ein__ex_reads(g->ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__kinner *in = ein__kput_of(g, reads[i]);
+        if (in) ein__kcount(g, ein__kbody(g, in->v));
+    }
 }
 
 // Starts counting anew: the next pass over the row has its own names.
@@ -50512,20 +50546,26 @@ static ein__knum ein__kmember_num(ein__kgen *g, ein__val v) {
     return whole ? EIN__NUM_INT : g->num == EIN__NUM_INT ? EIN__NUM_FLOAT : g->num;
 }
 
-// What another member of the kernel stores, put in place: as integers it may be cut off there.
-static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
-    ein__dtype t = ein__kdtype(g, v);
-    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+// What another member of the kernel stores, of its element's type.
+static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane) {
     ein__knum num = g->num;
     g->num = ein__kmember_num(g, v);
     ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
-    if (t == EIN__I64 && g->num == EIN__NUM_INT) {
-        g->num = num;
-        if (num == EIN__NUM_INT) return value;
+    const char *s = ein__kstored(g, ein__kdtype(g, v), value);
+    if (s != value.s) value.prec = EIN__PREFIX;
+    value.s = s;
+    g->num = num;
+    return value;
+}
+
+// The same put in place: as integers it may be cut off there.
+static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+    ein__ktext value = ein__kput_element(g, v, lane);
+    if (t == EIN__I64 && ein__kmember_num(g, v) == EIN__NUM_INT) {
+        if (g->num == EIN__NUM_INT) return value;
         value.s = ein__kparen(g, value, EIN__PREFIX);
-    } else {
-        value.s = ein__kstored(g, t, value);
-        g->num = num;
     }
     if (t == EIN__BOOL) value.s = ein__namef(g->ctx, "(%s)", value.s);
     value.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), value.s);
@@ -51035,7 +51075,11 @@ static void ein__kscan_expr(ein__kgen *g, ein__kscan *s, ein__ex ex) {
     if (x->op == EIN__X_READ) {
         const ein__kinner *in = ein__kinner_of(g, x->val);
         if (in && in->put) ein__kscan_expr(g, s, ein__kbody(g, in->v));
-        if (!in) ein__kscan_row(g, s, ex);
+        if (in) return;
+        const ein__ex *at = ein__ex_reads(g->ctx, ex);
+        for (ptrdiff_t i = 0; i < arrlen(at); i++)
+            if (at[i].i != ex.i && ein__kput_of(g, at[i])) ein__kscan_expr(g, s, at[i]);
+        ein__kscan_row(g, s, ex);
         return;
     }
     if (x->op == EIN__X_IDX || x->op == EIN__X_WHEN) s->pinned |= ein__ix_uses(g->ctx, x->ix[0]);

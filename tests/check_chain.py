@@ -19,6 +19,7 @@ from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "chains_stored.ein")
 HIDDEN = os.path.join(HERE, "unseen", "chains_hidden.ein")
+POSITIONS = os.path.join(HERE, "unseen", "positions_chained.ein")
 MOST = 32  # maps of one kernel
 
 checks = Checks()
@@ -117,23 +118,38 @@ def runs(folder):
 
 
 def hidden(folder):
-    """What is read on the way alone has no place in memory; positions that are looked up have."""
+    """What is read on the way alone has no place in memory; a position that is looked up elsewhere
+    has."""
     for options in ([], ["--small"], ["--libs", "none"], ["--rules=-fuse"], ["--inspect"]):
         text = emit(folder, *options, model=HIDDEN)
         places = set(re.findall(r"^#define v_(\w+) ARENA", text, re.M))
         whole = options and ("fuse" in options[0] or "inspect" in options[0])
-        on_the_way = {"t", "u", "a", "large", "q"}
+        on_the_way = {"t", "u", "a", "large", "q", "r"}
         checks.expect("on the way " + " ".join(options), on_the_way if whole else set(),
                       on_the_way & places)
-        checks.check("read elsewhere " + " ".join(options), {"v", "s", "r"} <= places, places)
+        checks.check("read elsewhere " + " ".join(options), {"v", "s"} <= places, places)
     program = harness.Judged(folder, HIDDEN, "--small")
     checks.expect("hidden: right", 0, program.status())
     checks.notices("an i8 that keeps its bits", program, program.text.replace("(signed char)", ""))
 
 
+def positions(folder):
+    """What reads at a position goes on where that is worked out."""
+    for options in ([], ["--small"], ["--libs", "none"]):
+        found = chains(emit(folder, *options, model=POSITIONS))
+        checks.expect("positions " + " ".join(options), [["a", "b", "c", "y", "z"], ["d", "q", "r"]],
+                      [sorted(v for v in c if v in "abcdyzqr") for c in found])
+    program = harness.Judged(folder, POSITIONS, "--small")
+    checks.expect("positions: right", 0, program.status())
+    planted = re.sub(r"(const int t\d+ = )\(int\)max\(", r"\1(int)(1 + max(", program.text, count=1)
+    planted = re.sub(r"(\(int\)\(1 \+ max\(.*ll\));", r"\1);", planted)
+    checks.notices("a position beside", program, planted)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         hidden(folder)
+        positions(folder)
         choices(folder)
         forms(folder)
         shared(folder)

@@ -47,8 +47,12 @@ static void ein__kcount(ein__kgen *g, ein__ex ex) {
     if (x->op != EIN__X_READ) return;
     for (int i = 0; i < g->nover; i++)
         if (g->over[i].ex.i == ex.i && g->over[i].as.i) ein__kcount(g, g->over[i].as);
-    const ein__kinner *in = ein__kinner_of(g, x->val);
-    if (in && in->put) ein__kcount(g, ein__kbody(g, in->v));
+    // Those in subscripts, too.
+    const ein__ex *reads = ein__ex_reads(g->ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__kinner *in = ein__kput_of(g, reads[i]);
+        if (in) ein__kcount(g, ein__kbody(g, in->v));
+    }
 }
 
 // Starts counting anew: the next pass over the row has its own names.
@@ -198,20 +202,26 @@ static ein__knum ein__kmember_num(ein__kgen *g, ein__val v) {
     return whole ? EIN__NUM_INT : g->num == EIN__NUM_INT ? EIN__NUM_FLOAT : g->num;
 }
 
-// What another member of the kernel stores, put in place: as integers it may be cut off there.
-static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
-    ein__dtype t = ein__kdtype(g, v);
-    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+// What another member of the kernel stores, of its element's type.
+static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane) {
     ein__knum num = g->num;
     g->num = ein__kmember_num(g, v);
     ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
-    if (t == EIN__I64 && g->num == EIN__NUM_INT) {
-        g->num = num;
-        if (num == EIN__NUM_INT) return value;
+    const char *s = ein__kstored(g, ein__kdtype(g, v), value);
+    if (s != value.s) value.prec = EIN__PREFIX;
+    value.s = s;
+    g->num = num;
+    return value;
+}
+
+// The same put in place: as integers it may be cut off there.
+static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+    ein__ktext value = ein__kput_element(g, v, lane);
+    if (t == EIN__I64 && ein__kmember_num(g, v) == EIN__NUM_INT) {
+        if (g->num == EIN__NUM_INT) return value;
         value.s = ein__kparen(g, value, EIN__PREFIX);
-    } else {
-        value.s = ein__kstored(g, t, value);
-        g->num = num;
     }
     if (t == EIN__BOOL) value.s = ein__namef(g->ctx, "(%s)", value.s);
     value.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), value.s);

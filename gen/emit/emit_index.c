@@ -401,34 +401,65 @@ static const char *ein__kctype(ein__dtype t) {
     return name[t];
 }
 
+static ein__dtype ein__kdtype(const ein__kgen *g, ein__val v) {
+    const ein__value *x = ein__val_get(g->ctx, v);
+    // The companion program computes in double and keeps what it computed as float.
+    if (g->naive && x->kind == EIN__V_SCOPE && (x->dtype == EIN__F16 || x->dtype == EIN__BF16))
+        return EIN__F32;
+    return x->dtype;
+}
+
 enum { EIN__GATHERED = INT32_MAX / 2 };  // positions beyond are in nobody's range, in 32 bits
 
+// Positions are values and values are read at positions: what the kernel would store of its value
+// `v` (emit_expr.c).
+static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane);
+
+// Element `s` of type `t` as a position: what has more bits must not come back into range without
+// them.
+static const char *ein__kposition(ein__kgen *g, ein__dtype t, const char *s) {
+    if (t != EIN__I64 || g->wide) return s;
+    return ein__namef(g->ctx, "(int)max(min(%s, %dll), -%dll)", s, EIN__GATHERED, EIN__GATHERED);
+}
+
+// A position that the kernel computes at the place where it reads with it: each lane has its own.
+static ein__kterm ein__kmade_position(ein__kgen *g, uint32_t id, ein__val v, int lane) {
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, lane);
+    if (known) return known->t;
+    ein__ktext made = ein__kput_element(g, v, lane);
+    int64_t n = ein__atom_get(g->ctx, id)->n;
+    ein__kterm t = {1, {0}, EIN__IRREGULAR, 1, n ? n : EIN__GATHERED};
+    t.text = (ein__ktext){ein__kposition(g, ein__kdtype(g, v), made.s), EIN__COND, made.level};
+    return ein__kdeclare(g, EIN__N_ATOM, id, lane, ein__kint(g), t);
+}
+
 // A position held in an integer tensor. Whatever it holds, the read made with it is guarded.
-static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
-    const ein__atom *a = ein__atom_get(g->ctx, id);
-    ein__ex read = {a->ex};
+static ein__kterm ein__kheld_position(ein__kgen *g, uint32_t id, ein__ex read, int lane) {
     const ein__expr *x = ein__ex_get(g->ctx, read);
     ein__kaccess at = ein__kaccess_of(g, read, lane);
     int use = at.step ? lane : 0;
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, use);
-    ein__kterm t = {k, {0}, at.step ? EIN__IRREGULAR : 0, 1, a->n ? a->n : EIN__GATHERED};
-    if (!known) {
-        double pad;
-        memcpy(&pad, &x->bits, sizeof pad);
-        const char *s = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
-        // What has more bits must not come back into range without them.
-        if (at.dtype == EIN__I64 && !g->wide)
-            s = ein__namef(g->ctx, "max(min(%s, %dll), -%dll)", s, EIN__GATHERED, EIN__GATHERED);
-        if (at.dtype != EIN__I32 || g->wide) s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
-        const char *guard = at.guard;
-        if (g->reached && *g->reached && at.level >= g->reached_level)
-            guard = guard ? ein__namef(g->ctx, "%s && %s", g->reached, guard) : g->reached;
-        if (guard) s = ein__namef(g->ctx, "%s ? %s : %lld", guard, s, (long long)pad);
-        t.text = (ein__ktext){s, EIN__COND, at.level};
-        t = ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
-    } else {
-        t = known->t;
-    }
+    if (known) return known->t;
+    int64_t n = ein__atom_get(g->ctx, id)->n;
+    ein__kterm t = {1, {0}, at.step ? EIN__IRREGULAR : 0, 1, n ? n : EIN__GATHERED};
+    double pad;
+    memcpy(&pad, &x->bits, sizeof pad);
+    const char *s = ein__kposition(g, at.dtype, ein__namef(g->ctx, "%s[%s]", at.param, at.at.s));
+    if (at.dtype != EIN__I64 && (at.dtype != EIN__I32 || g->wide))
+        s = ein__namef(g->ctx, "(%s)%s", ein__kint(g), s);
+    const char *guard = at.guard;
+    if (g->reached && *g->reached && at.level >= g->reached_level)
+        guard = guard ? ein__namef(g->ctx, "%s && %s", g->reached, guard) : g->reached;
+    if (guard) s = ein__namef(g->ctx, "%s ? %s : %lld", guard, s, (long long)pad);
+    t.text = (ein__ktext){s, EIN__COND, at.level};
+    return ein__kdeclare(g, EIN__N_ATOM, id, use, ein__kint(g), t);
+}
+
+static void ein__katom_gather(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
+    ein__ex read = {ein__atom_get(g->ctx, id)->ex};
+    const ein__kinner *in = ein__kput_of(g, read);
+    ein__kterm t =
+        in ? ein__kmade_position(g, id, in->v, lane) : ein__kheld_position(g, id, read, lane);
     t.k = k;
     ein__klin_add(g, out, t);
 }
@@ -579,14 +610,6 @@ static const char *ein__kparam(ein__kgen *g, ein__val v) {
         g->arg[g->narg++] = v;
     }
     return ein__namef(g->ctx, "p%d", i);
-}
-
-static ein__dtype ein__kdtype(const ein__kgen *g, ein__val v) {
-    const ein__value *x = ein__val_get(g->ctx, v);
-    // The companion program computes in double and keeps what it computed as float.
-    if (g->naive && x->kind == EIN__V_SCOPE && (x->dtype == EIN__F16 || x->dtype == EIN__BF16))
-        return EIN__F32;
-    return x->dtype;
 }
 
 // The address of one lane of a read whose lanes are constants apart, but no vector: what they share

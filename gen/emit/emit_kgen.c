@@ -262,6 +262,12 @@ static const ein__kinner *ein__kinner_of(const ein__kgen *g, uint32_t val) {
     return NULL;
 }
 
+// The value of the step that is put in the place of `read`; NULL: none.
+static const ein__kinner *ein__kput_of(const ein__kgen *g, ein__ex read) {
+    const ein__kinner *in = ein__kinner_of(g, ein__ex_get(g->ctx, read)->val);
+    return in && in->put ? in : NULL;
+}
+
 // Slots that occur in an expression.
 static uint32_t ein__kmask(ein__kgen *g, ein__ex ex) {
     uint32_t *mask = &ein__kmemo_of(g, ex)->mask;

@@ -105,7 +105,11 @@ static void ein__kscan_expr(ein__kgen *g, ein__kscan *s, ein__ex ex) {
     if (x->op == EIN__X_READ) {
         const ein__kinner *in = ein__kinner_of(g, x->val);
         if (in && in->put) ein__kscan_expr(g, s, ein__kbody(g, in->v));
-        if (!in) ein__kscan_row(g, s, ex);
+        if (in) return;
+        const ein__ex *at = ein__ex_reads(g->ctx, ex);
+        for (ptrdiff_t i = 0; i < arrlen(at); i++)
+            if (at[i].i != ex.i && ein__kput_of(g, at[i])) ein__kscan_expr(g, s, at[i]);
+        ein__kscan_row(g, s, ex);
         return;
     }
     if (x->op == EIN__X_IDX || x->op == EIN__X_WHEN) s->pinned |= ein__ix_uses(g->ctx, x->ix[0]);

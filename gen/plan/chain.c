@@ -31,12 +31,13 @@ static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
     return alike;
 }
 
-// Whether map `s` reads nothing of the buffer of `v` but `v`, and that where it stores.
+// Whether map `s` reads nothing of the buffer of `v` but `v`, and that where it stores, be it as a
+// position.
 static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     const ein__shape *shape = &ctx->value[v.i].shape;
     const ein__ex body = ein__scope_of(ctx, s->val[0])->body;
-    bool ok = !ein__ex_looks_up(ctx, body, v);
+    bool ok = true;
     const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
