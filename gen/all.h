@@ -22,6 +22,7 @@
 #include "parse/ops_conv.c"
 #include "parse/ops_shape.c"
 #include "parse/ops_pick.c"
+#include "parse/ops_top.c"
 #include "parse/ops.c"
 #include "parse/resolve.c"
 #include "parse/env.c"

@@ -104,6 +104,18 @@ typedef struct ein__attr {
     ein__ast *value;
 } ein__attr;
 
+typedef enum {
+    EIN__F32,
+    EIN__F16,
+    EIN__BF16,
+    EIN__I8,
+    EIN__U8,
+    EIN__I32,
+    EIN__I64,
+    EIN__BOOL,
+    EIN__NDTYPE
+} ein__dtype;
+
 // `T[i,j] = body where i in lo:hi, pad x 0`
 typedef struct ein__range {
     const char *name;
@@ -125,21 +137,10 @@ typedef struct ein__equation {
     int nrange, npad;
     ein__range *range;
     ein__padval *pad;
+    ein__dtype dtype;  // of an operator's own value; EIN__NDTYPE: what the body comes to
 } ein__equation;
 
 // ------------------------------------------------------------------------------------- graph.c
-
-typedef enum {
-    EIN__F32,
-    EIN__F16,
-    EIN__BF16,
-    EIN__I8,
-    EIN__U8,
-    EIN__I32,
-    EIN__I64,
-    EIN__BOOL,
-    EIN__NDTYPE
-} ein__dtype;
 
 typedef struct ein__shape {
     int rank;

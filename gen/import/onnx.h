@@ -445,7 +445,6 @@ extern const ox_row ox_math_rows[];
 extern const ox_row ox_reduce_rows[];
 extern const ox_row ox_shape_rows[];  // onnx_ops.c
 extern const ox_row ox_pick_rows[];
-extern const ox_row ox_top_rows[];
 extern const ox_row ox_scatter_rows[];
 extern const ox_row ox_nn_rows[];
 extern const ox_row ox_norm_rows[];

@@ -1,4 +1,4 @@
-// onnx_pick.c - what reads at positions, and what has one of an axis.
+// onnx_pick.c - what reads at positions, and what has one of an axis, or some.
 #include "onnx.h"
 
 // Known positions with those from the end counted from 0; in range.
@@ -310,12 +310,52 @@ static void convert_hardmax(ox *o, ox_node *n) {
     ox_bind(o, n, 0, ox_end(o, "Cast", n->out[0], x->dtype));
 }
 
+// ---- TopK ----
+
+static int64_t take_k(ox *o, ox_node *n, int64_t size) {
+    ox_list k = {0};
+    if (n->opset >= 10 && (!ox_int_input(o, n, "K", 1, &k) || k.n != 1)) {
+        ox_die(o, n, "TopK without a usable K");
+    }
+    int64_t count = n->opset < 10 ? ox_int(o, n, "k", 0) : k.v[0];
+    if (count < 1 || count > size) {
+        ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)count, (long long)size);
+    }
+    return count;
+}
+
+static void convert_top_k(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *out[2];
+    ox_need_shape(o, n, x);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank);
+    int64_t largest = ox_int(o, n, "largest", 1), count = take_k(o, n, x->dims[axis]);
+    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
+    bool places = ox_wants(n, 1);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_int(o, "k", count);
+    if (axis != x->rank - 1) {
+        ox_set_int(o, "axis", axis);
+    }
+    if (!largest) {
+        ox_set_int(o, "largest", 0);
+    }
+    for (int i = 0; i < 1 + places; i++) {
+        const char *name = ox_wants(n, i) ? n->out[i] : ox_fresh(o, ox_base(o, n), ".values");
+        out[i] = ox_new_value(o, name, i ? CLI_I64 : x->dtype);
+    }
+    ox_finish(o, "TopK", out, 1 + places);
+    for (int i = 0; i < 1 + places; i++) {
+        if (ox_wants(n, i)) {
+            ox_bind(o, n, i, out[i]);
+        }
+    }
+}
+
 // ---- the table ----
 
 const ox_row ox_pick_rows[] = {
-    {"Gather", 2, 2, convert_gather},
-    {"GatherElements", 2, 2, convert_gather_elements},
-    {"OneHot", 3, 3, convert_one_hot},
-    {"Hardmax", 1, 1, convert_hardmax},
-    {NULL, 0, 0, NULL},
+    {"Gather", 2, 2, convert_gather},  {"GatherElements", 2, 2, convert_gather_elements},
+    {"OneHot", 3, 3, convert_one_hot}, {"Hardmax", 1, 1, convert_hardmax},
+    {"TopK", 1, 2, convert_top_k},     {NULL, 0, 0, NULL},
 };

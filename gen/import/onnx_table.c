@@ -5,10 +5,9 @@
 bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
 static const ox_row *const tables[] = {
-    ox_math_rows,    ox_reduce_rows,   ox_shape_rows,     ox_pick_rows,
-    ox_scatter_rows, ox_nn_rows,       ox_norm_rows,      ox_resize_rows,
-    ox_sample_rows,  ox_fourier_rows,  ox_attention_rows, ox_quant_rows,
-    ox_rnn_rows,     ox_sequence_rows, ox_flow_rows,      ox_top_rows};
+    ox_math_rows,      ox_reduce_rows, ox_shape_rows,  ox_pick_rows,     ox_scatter_rows,
+    ox_nn_rows,        ox_norm_rows,   ox_resize_rows, ox_sample_rows,   ox_fourier_rows,
+    ox_attention_rows, ox_quant_rows,  ox_rnn_rows,    ox_sequence_rows, ox_flow_rows};
 
 const ox_row *ox_row_of(const char *op) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {

@@ -187,6 +187,7 @@ static const struct {
     {"ReduceProd", NUMBERS, false},
     {"ArgMax", NUMBERS, false},
     {"ArgMin", NUMBERS, false},
+    {"TopK", NUMBERS, false},
 };
 
 // Number of an operator's row; -1 when it has none.

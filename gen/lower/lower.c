@@ -668,7 +668,7 @@ static bool ein__lower_op_equation(ein_ctx *ctx, int node, const ein__equation *
     ein__val v = {0};
     if (ein__resolve(ctx, eq, *operand, k < 0 ? NULL : &t->shape, &ranges))
         v = ein__lower_equation(&l, k < 0 ? ein__inner_name(&l, eq->result) : t->name,
-                                k < 0 ? EIN__NDTYPE : t->dtype);
+                                k < 0 ? eq->dtype : t->dtype);
     arrfree(ranges.bound);
     if (!v.i) return false;
     if (k >= 0) ctx->tensor_value[n->out[k]] = v;

@@ -70,7 +70,7 @@ static const ein__foreign ein__foreign_op[] = {
      "gru if isinf loop lppool lrn lstm maxunpool meanvariancenormalization melweightmatrix onehot "
      "quantizelinear reversesequence rmsnormalization rnn roialign rotaryembedding scan scatter "
      "scatterelements scatternd sequenceat sequenceconstruct sequenceempty sequenceerase "
-     "sequenceinsert sequencelength shrink splittosequence stft swiglu tensorscatter topk ",
+     "sequenceinsert sequencelength shrink splittosequence stft swiglu tensorscatter ",
      EIN__IMPORTED},
     {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfc "
      "erfinv exp2 expm1 flip glu ldexp log10 log1p log2 logit logsigmoid maxout nand ne nor "

@@ -105,6 +105,7 @@ static const ein__op_row ein__op_table[] = {
     {"CumSum", "x", "axis exclusive=0 reverse=0", EIN__NUMBERS, NULL, ein__op_cum_sum},
     {"ArgMax", "x", "axis=0 keepdims=1 select_last_index=0", EIN__ANY, "max", ein__op_place},
     {"ArgMin", "x", "axis=0 keepdims=1 select_last_index=0", EIN__ANY, "min", ein__op_place},
+    {"TopK", "x", "k axis=-1 largest=1 sorted=1", EIN__NUMBERS, NULL, ein__op_top_k},
     {"BatchNormalization", "x scale b mean var", "epsilon=1e-05 momentum=0.9 training_mode=0!",
      EIN__FLOATS, NULL, ein__op_batch_normalization},
     {"LayerNormalization", "x scale b?", "axis=-1 epsilon=1e-05 stash_type=1!", EIN__FLOATS, NULL,
@@ -193,7 +194,7 @@ static bool ein__op_check_operands(ein__op *o) {
     if (nin < least || nin > most)
         return ein__op_fail(o, NULL, "%d operands, expected %s", nin, o->row->in);
     if (o->node->nout < 1 || o->node->nout > EIN__MAX_ARGS ||
-        (o->node->nout > 1 && o->row->make != ein__op_split))
+        (o->node->nout > 1 && o->row->make != ein__op_split && o->row->make != ein__op_top_k))
         return ein__op_fail(o, NULL, "%d results, expected one", o->node->nout);
     for (int k = 0; k < nin; k++) {
         const ein__tensor *t = ein__op_tensor(o, k);

@@ -465,7 +465,8 @@ EIN__FN bool ein__parse(ein_ctx *ctx) {
 }
 
 // Parses `text`, one equation a line, into an stb_ds array of equations that the arena holds; NULL
-// after a mistake. Every position is zero: the text is not the model's.
+// after a mistake. A type may stand in front of one. Every position is zero: the text is not the
+// model's.
 EIN__FN ein__equation **ein__parse_equations(ein_ctx *ctx, const char *text) {
     ein__parser p = {.ctx = ctx};
     ein__lex_open(&p.lex, ctx, text, strlen(text));
@@ -474,12 +475,19 @@ EIN__FN ein__equation **ein__parse_equations(ein_ctx *ctx, const char *text) {
     bool all = true;
     while (all && ein__lex_statement(&p.lex)) {
         ein__stmt s = {0};
+        ein__dtype dtype = EIN__NDTYPE;
+        bool typed = arrlen(p.lex.tok) > 1 && p.lex.tok[0].kind == EIN__TOK_NAME &&
+                     p.lex.tok[1].kind == EIN__TOK_NAME &&
+                     ein__dtype_find(p.lex.tok[0].text, &dtype);
+        if (typed) arrdel(p.lex.tok, 0);
         all = !p.lex.bad && ein__parse_statement(&p, &s);
         if (all && s.kind != EIN__ST_EQUATION) {
             ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "an equation was expected: %s", text);
             all = false;
         }
-        if (all) arrput(list, s.eq);
+        if (!all) break;
+        s.eq->dtype = dtype;
+        arrput(list, s.eq);
     }
     ein__parser_close(&p);
     if (!all) arrfree(list);

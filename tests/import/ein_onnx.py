@@ -285,7 +285,7 @@ AS_INPUT = {
     "ReduceSumSquare": [("axes", 1, np.int64)], "ReduceL1": [("axes", 1, np.int64)],
     "ReduceLogSum": [("axes", 1, np.int64)], "ReduceLogSumExp": [("axes", 1, np.int64)],
     "Tile": [("repeats", 1, np.int64)], "Trilu": [("k", 1, np.int64)],
-    "CumSum": [("axis", 1, np.int64)],
+    "CumSum": [("axis", 1, np.int64)], "TopK": [("k", 1, np.int64)],
     "Split": [("split", 1, np.int64)], "Clip": [("min", 1, None), ("max", 2, None)],
     "Slice": [("starts", 1, np.int64), ("ends", 2, np.int64), ("axes", 3, np.int64),
               ("steps", 4, np.int64)],
@@ -349,7 +349,9 @@ class Builder:
             if key in attrs:
                 while len(args) <= place:
                     args.append("")
-                args[place] = self.constant(attrs.pop(key), kind or NUMPY[dtype])
+                value = attrs.pop(key)
+                args[place] = self.constant([value] if op == "TopK" else value,
+                                            kind or NUMPY[dtype])
         spatial = {"Conv": 1, "ConvTranspose": 1}.get(op)
         n = self.rank.get(args[spatial], 2) - 2 if spatial else self.rank.get(args[0], 4) - 2
         for key, times in SPATIAL.items():

@@ -312,6 +312,24 @@ def place(op):
     return Case(op, [x], attrs)
 
 
+def top(op):
+    """Rows that are short, or so long that they are cut; with equal elements."""
+    dims = shape(R.randint(1, 3), 1, 5)
+    axis = R.randint(0, len(dims) - 1)
+    dims[axis] = R.choice([1, 2, 7, 40, 700, 3001])
+    whole_ = R.choice(["int8", "uint8", "int32", "int64"])
+    x = R.choice([array(dims), np.round(array(dims) * 3),
+                  np.abs(G.integers(-9, 9, dims)).astype(whole_)])
+    if x.dtype == np.float32 and R.random() < 0.3:
+        x[np.abs(x) < 1] = R.choice([-np.inf, np.inf])
+    k = R.choice([1, 2, 5, dims[axis] // 2, dims[axis]])
+    attrs = {"largest": R.randint(0, 1)} if R.random() < 0.7 else {}
+    if axis < len(dims) - 1 or R.random() < 0.5:
+        attrs["axis"] = axis - R.choice([0, len(dims)])
+    return Case(op, [x], attrs, [("k", np.array([min(max(k, 1), dims[axis])]))],
+                ein={"k": min(max(k, 1), dims[axis])}, nout=R.choice([1, 2, 2]))
+
+
 def batch_normalization(op):
     dims = shape(R.randint(2, 5), 1, 4)
     c = [dims[1]]
@@ -646,7 +664,7 @@ GENERATORS = {
     "Resize": resize, "G2BMM": g2bmm, "GBMM": g2bmm,
     "GlobalMaxPool": global_pool, "GlobalAveragePool": global_pool, "ArgMax": place,
     "ArgMin": place, "IsNaN": is_nan, "Where": where, "Cast": cast, "Gather": gather,
-    "GatherElements": gather, "Tile": tile, "Trilu": trilu, "CumSum": cum_sum, "Einsum": einsum,
+    "GatherElements": gather, "TopK": top, "Tile": tile, "Trilu": trilu, "CumSum": cum_sum, "Einsum": einsum,
     "InstanceNormalization": grouped_normalization, "GroupNormalization": grouped_normalization,
     "LpNormalization": lp_normalization,
 }

@@ -67,6 +67,7 @@ OPERATORS = {
     "ReduceMean": (1, 1, REDUCE), "ReduceSum": (1, 1, REDUCE),
     "ReduceMax": (1, 1, REDUCE), "ReduceMin": (1, 1, REDUCE),
     "ArgMax": (1, 1, PLACE), "ArgMin": (1, 1, PLACE),
+    "TopK": (1, 1, {"axis": INT, "k": INTS, "largest": INT, "sorted": INT}),
     "ReduceProd": (1, 1, REDUCE), "ReduceSumSquare": (1, 1, REDUCE), "ReduceL2": (1, 1, REDUCE),
     "Concat": (1, 999, {"axis": INT}),
     "Split": (1, 1, {"axis": INT, "split": INTS, "num_outputs": INT}),
@@ -92,7 +93,7 @@ AS_INPUTS = {
     "ReduceMin": ["axes"], "ReduceProd": ["axes"], "ReduceSumSquare": ["axes"],
     "ReduceL2": ["axes"], "ReduceL1": ["axes"], "ReduceLogSum": ["axes"],
     "ReduceLogSumExp": ["axes"], "Tile": ["repeats"], "Trilu": ["k"], "CumSum": ["axis"],
-    "Split": ["split"], "Slice": ["starts", "ends", "axes", "steps"],
+    "TopK": ["k"], "Split": ["split"], "Slice": ["starts", "ends", "axes", "steps"],
     "Pad": ["pads", "value", "axes"], "Reshape": ["shape"], "Squeeze": ["axes"],
     "Unsqueeze": ["axes"], "Expand": ["shape"], "Resize": [None, "scales", "sizes"],
 }
@@ -106,6 +107,7 @@ CONTEXT.opset_imports = {"": 21}
 REQUIRED = {"Concat": ["axis"], "Slice": ["starts", "ends"], "Pad": ["pads"],
             "Reshape": ["shape"], "Unsqueeze": ["axes"], "Expand": ["shape"],
             "Cast": ["to"], "Tile": ["repeats"], "CumSum": ["axis"], "Einsum": ["equation"],
+            "TopK": ["k"],
             "GroupNormalization": ["num_groups"],
             "DepthToSpace": ["blocksize"], "SpaceToDepth": ["blocksize"], "G2BMM": ["w"],
             "MaxPool": ["kernel_shape"], "AveragePool": ["kernel_shape"]}
@@ -197,6 +199,7 @@ def widen(op, key, v, rank, shapes, attrs):
 
 def model_of(op, attrs, dtypes, shapes, outputs):
     """The ONNX model of one operator; what ONNX takes as inputs become initializers."""
+    outputs = 2 if op == "TopK" else outputs
     moved = AS_INPUTS.get(op, [])
     names, inputs, constants = [], [], []
     for i, (dtype, shape) in enumerate(zip(dtypes, shapes)):
@@ -689,8 +692,19 @@ def place(attrs, x, largest):
     return at if attrs.get("keepdims", 1) else np.squeeze(at, axis)
 
 
+def top(attrs, x):
+    """The first of equal ones first."""
+    axis = attrs.get("axis", -1) % x.ndim
+    if attrs.get("largest", 1):    # sorted from behind, the last of equal ones first
+        at = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        at = np.argsort(x, axis, kind="stable")
+    at = at.take(range(int(np.ravel(attrs["k"])[0])), axis)
+    return [np.take_along_axis(x, at, axis), at]
+
+
 NUMPY = {
-    "Conv": conv, "ConvTranspose": conv_transpose, "MaxPool": max_pool,
+    "TopK": top, "Conv": conv, "ConvTranspose": conv_transpose, "MaxPool": max_pool,
     "AveragePool": average_pool, "PRelu": prelu, "Gelu": gelu, "Resize": resize,
     "LayerNormalization": layer_norm, "BatchNormalization": batch_norm, "Softmax": softmax,
     "LogSoftmax": log_softmax, "Elu": elu, "Softplus": lambda attrs, x: np.logaddexp(x, 0),
@@ -732,9 +746,11 @@ def evaluate(node, inputs):
     """Values of the node's results. Floats are float64 in and out."""
     op, attrs = node.op, node.attrs
     floats = all(x is None or x.dtype.kind == "f" for x in inputs)
-    if op in NUMPY and floats:
+    if op in NUMPY and (floats or op == "TopK"):
         with np.errstate(all="ignore"):
-            return [np.asarray(NUMPY[op](attrs, *inputs))]
+            results = NUMPY[op](attrs, *inputs)
+        results = results if isinstance(results, list) else [results]
+        return [np.asarray(r) for r in results[:len(node.outputs)]]
     results = run_ort(op, attrs, inputs, len(node.outputs))
     if results is None:
         results = run_ort(op, attrs, inputs, len(node.outputs), double=False)

@@ -165,6 +165,14 @@ def op_places():
 
 
 @test
+def op_top():
+    for x in (rand(2, 3, 40), np.round(rand(2, 3, 40)), np.round(rand(3, 9)).astype(np.int64)):
+        against_ort("TopK", [x], k=[5], outputs=2)
+        against_ort("TopK", [x], k=[3], axis=1, largest=0, outputs=2)
+        against_ort("TopK", [x], k=[1], axis=0)
+
+
+@test
 def op_table():
     """The generator has no operator that the oracle does not know."""
     here = os.path.dirname(os.path.abspath(__file__))

@@ -1,0 +1,332 @@
+// TopK: the largest or smallest elements along an axis, in order, and where they stand.
+//
+// How many come before an element is its place, so a row is sorted by comparing all pairs. Long
+// rows are cut into pieces, of which the first ones are kept so, and these again; or sorted pieces
+// become one two by two, for which every place asks by bisection how many of the left piece come
+// before it (Odeh et al., "Merge Path - Parallel Merging Made Simple", IPDPSW 2012). All of it is
+// equations. Equal elements keep their order; what is no number has no place.
+
+// What is assumed, in pairs of elements that are compared in the same time: of a kernel's launch
+// and its ends, of a step of a bisection. How often pieces are cut. The most pairs, the largest
+// axis.
+enum { EIN__TOP_KERNEL = 1 << 21, EIN__TOP_STEP = 8, EIN__TOP_CUTS = 3 };
+#define EIN__TOP_PAIRS 2147483648.0
+#define EIN__TOP_SIZE 16777216  // f32 counts to here
+
+// The elements at hand, local value[i0,..,e,..] or, of sorted pieces, value[i0,..,p,e,..]; at first
+// x itself.
+typedef struct ein__top {
+    ein__op *o;
+    int axis, level;
+    int64_t count, size, length;  // of the result's axis, of all at hand, of a piece
+    double rows;
+    const char *value, *from;  // names of what is at hand, and of its places in x; NULL: as it is
+    const char *type;          // of values
+    const char *beyond;        // what comes behind every element; NULL: the type has no such number
+    const char *before, *extremum;
+    const char *none;  // a place beyond all
+} ein__top;
+
+// ---- what takes how long ----
+
+static int64_t ein__top_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Rows of `size`: every pair is compared, and every element asked for every place.
+static double ein__top_ranks(const ein__top *t, double rows, int64_t size) {
+    double places = (double)ein__top_least(size, t->count);
+    return t->rows * rows * (double)size * ((double)size + 2 * places) + 2.0 * EIN__TOP_KERNEL;
+}
+
+// The largest power of two that is not above `limit`.
+static int64_t ein__top_power(int64_t limit) {
+    int64_t s = 1;
+    while (s <= limit / 2) s *= 2;
+    return s;
+}
+
+static double ein__top_merges(const ein__top *t, int64_t pieces, int64_t length) {
+    double time = 0;
+    while (pieces > 1) {
+        double steps = 1 + log2((double)ein__top_power(length));
+        pieces = (pieces + 1) / 2;
+        length = ein__top_least(2 * length, t->count);
+        time += t->rows * (double)pieces * (double)length * steps * EIN__TOP_STEP;
+        time += EIN__TOP_KERNEL;
+    }
+    return time;
+}
+
+// The least time for `size` elements; how long the pieces are that they are cut into, 0: none; and
+// whether these are merged.
+static double ein__top_time(const ein__top *t, int64_t size, int cuts, int64_t *cut, bool *merge) {
+    double best = ein__top_ranks(t, 1, size);
+    int64_t next;
+    bool merges;
+    *cut = 0;
+    *merge = false;
+    for (int64_t m = 8; cuts && t->beyond && m <= size / 2; m *= 2) {
+        int64_t pieces = (size + m - 1) / m, kept = ein__top_least(m, t->count);
+        double ranks = ein__top_ranks(t, (double)pieces, m);
+        double merged = ranks + ein__top_merges(t, pieces, kept);
+        if (merged < best) best = merged, *cut = m, *merge = true;
+        if (kept == m) continue;
+        double again = ranks + ein__top_time(t, pieces * kept, cuts - 1, &next, &merges);
+        if (again < best) best = again, *cut = m, *merge = false;
+    }
+    return best;
+}
+
+// ---- the text ----
+
+// name[i0,..,AT,..] with `at` along the axis.
+static const char *ein__top_at(const ein__top *t, const char *name, const char *at) {
+    ein__buf b = {0};
+    ein__putf(&b, "%s[", name);
+    for (int i = 0; i < ein__op_in(t->o, 0)->rank; i++) {
+        if (i) ein__put(&b, ",");
+        if (i == t->axis) ein__put(&b, at);
+        else ein__putf(&b, "i%d", i);
+    }
+    ein__put(&b, "]");
+    const char *s = ein__name(t->o->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+// The name of what the level gives: values or places, the results where it is the last one.
+static const char *ein__top_name(const ein__top *t, bool last, bool places) {
+    if (last) return t->o->node->nout == 1 ? "y" : places ? "y1" : "y0";
+    return ein__namef(t->o->ctx, "%s%d", places ? "from" : "best", t->level);
+}
+
+// Equation `left` = body, of type `type` unless it is a result: for p in 0:`pieces`, e in 0:`size`;
+// the sum or extremum in it is over r of `over`.
+static void ein__top_put(const ein__top *t, const char *type, const char *left, int64_t pieces,
+                         int64_t size, int64_t over, const char *body, const char *pad) {
+    ein__op *o = t->o;
+    const ein__shape *x = ein__op_in(o, 0);
+    o->nsymbol = 0;
+    for (int i = 0; i < x->rank; i++)
+        if (i != t->axis) ein__op_each(o, "i", i, x->d[i]);
+    ein__op_each(o, "p", -1, pieces);
+    ein__op_each(o, "e", -1, size);
+    if (over) ein__op_over(o, "r", -1, over);
+    if (*left != 'y') left = ein__namef(o->ctx, "%s %s", type, left);
+    ein__op_put(o, ein__namef(o->ctx, "%s = %s", left, body), pad);
+}
+
+// What is read beyond the elements at hand, or beyond their places.
+static const char *ein__top_pad(const ein__top *t, bool places) {
+    return places ? ein__namef(t->o->ctx, "%s %s", t->from, t->none)
+                  : ein__namef(t->o->ctx, "%s %s", t->value, t->beyond);
+}
+
+// The level has given pieces of `length`.
+static void ein__top_go_on(ein__top *t, int64_t pieces, int64_t length) {
+    bool last = pieces == 1, places = t->o->node->nout > 1;
+    t->value = ein__top_name(t, last, false);
+    if (places) t->from = ein__top_name(t, last, true);
+    t->size = pieces * length;
+    t->length = length;
+}
+
+// ---- pieces ----
+
+// Keeps the first ones of every piece of `m` elements, in order: an element goes where the number
+// of those before it says. The pieces are an axis of their own if they are to be merged.
+static void ein__top_cut(ein__top *t, int64_t m, bool merge) {
+    ein_ctx *c = t->o->ctx;
+    int64_t pieces = (t->size + m - 1) / m, kept = ein__top_least(m, t->count);
+    long long size = (long long)m, n = (long long)kept;
+    bool more = pieces > 1, beyond = pieces * m > t->size;
+    const char *pad = beyond ? ein__top_pad(t, false) : NULL;
+    t->level++;
+    const char *rank = ein__namef(c, "rank%d", t->level);
+    const char *other = ein__top_at(t, t->value, more ? ein__namef(c, "%lld*p+r", size) : "r");
+    const char *own = ein__top_at(t, t->value, more ? ein__namef(c, "%lld*p+e", size) : "e");
+    ein__top_put(t, "i32", ein__top_at(t, rank, more ? "p,e" : "e"), pieces, m, m,
+                 ein__namef(c, "sum(r) select(%s %s %s, 1, [r < e] * select(%s == %s, 1, 0))",
+                            other, t->before, own, other, own),
+                 pad);
+    bool flat = more && !merge;
+    const char *p = flat ? ein__namef(c, "e/%lld", n) : "p";
+    const char *in = more ? ein__namef(c, "%lld*(%s)+r", size, p) : "r";
+    const char *left = more && merge ? "p,e" : "e";
+    const char *is = ein__top_at(t, rank, more ? ein__namef(c, "%s,r", p) : "r");
+    is = flat ? ein__namef(c, "%s == idx(e%%%lld)", is, n) : ein__namef(c, "%s == idx(e)", is);
+    int64_t kinds = t->o->node->nout;
+    for (int k = 0; k < kinds; k++) {
+        const char *of = !k ? t->value : t->from;
+        of = of ? ein__top_at(t, of, in) : ein__namef(c, "idx(%s)", in);
+        const char *none = k ? t->none : t->beyond ? t->beyond : "0";
+        const char *of_all = k ? "min" : t->beyond ? t->extremum : "sum";
+        const char *outside = beyond && (!k || t->from) ? ein__top_pad(t, k) : NULL;
+        ein__top_put(t, k ? "i32" : t->type, ein__top_at(t, ein__top_name(t, !more, k), left),
+                     pieces, flat ? pieces * kept : kept, m,
+                     ein__namef(c, "%s(r) select(%s, %s, %s)", of_all, is, of, none), outside);
+    }
+    ein__top_go_on(t, pieces, kept);
+}
+
+// ---- merging ----
+
+// Two pieces that become one.
+typedef struct ein__top_pair {
+    int64_t pieces, kept;       // that there are then, and their elements
+    const char *at;             // subscripts of a new one's element
+    const char *left, *right;   // the old ones: subscripts
+    const char *taken, *after;  // locals: how many of the left piece come before the element, and
+                                // what is left for the right one
+} ein__top_pair;
+
+static const char *ein__top_old(const ein__top *t, const char *piece, const char *at) {
+    return ein__top_at(t, t->value, ein__namef(t->o->ctx, "%s,%s", piece, at));
+}
+
+// Bisection: an element of the left piece is before all of the right one's but those beyond it.
+static void ein__top_split(const ein__top *t, ein__top_pair *z) {
+    ein_ctx *c = t->o->ctx;
+    int64_t step = ein__top_power(ein__top_least(t->length, z->kept - 1));
+    const char *most = "idx(e)", *pad = ein__top_pad(t, false);
+    if (z->kept > t->length) most = ein__namef(c, "min(idx(e), %lld)", (long long)t->length);
+    const char *at = ein__namef(c, "%lld", (long long)step - 1);
+    const char *one = ein__top_old(t, z->left, at);
+    const char *two = ein__top_old(t, z->right, ein__namef(c, "e-%lld", (long long)step));
+    for (int k = 0; step; k++, step /= 2) {
+        const char *yes = step > 1 ? ein__namef(c, "%lld", (long long)step / 2) : "1";
+        const char *no = step > 1 ? ein__namef(c, "-%lld", (long long)step / 2) : "0";
+        const char *taken = ein__namef(c, "taken%d_%d", t->level, k);
+        const char *after = ein__namef(c, "after%d_%d", t->level, k);
+        z->taken = ein__top_at(t, taken, z->at);
+        z->after = ein__top_at(t, after, z->at);
+        ein__top_put(t, "i32", z->taken, z->pieces, z->kept, 0,
+                     ein__namef(c, "%s + select(%s < %s, select(%s %s %s, %s, %s), %s)", at, at,
+                                most, two, t->before, one, no, yes, no),
+                     pad);
+        ein__top_put(t, "i32", z->after, z->pieces, z->kept, 0,
+                     ein__namef(c, "idx(e%s) - %s", step > 1 ? "-1" : "", z->taken), NULL);
+        at = z->taken;
+        one = ein__top_old(t, z->left, ein__namef(c, "@%s", z->taken));
+        two = ein__top_old(t, z->right, ein__namef(c, "@%s", z->after));
+    }
+}
+
+// The first ones of every two pieces as one.
+static void ein__top_merge(ein__top *t) {
+    ein_ctx *c = t->o->ctx;
+    int64_t n = t->length, old = t->size / n, kept = ein__top_least(2 * n, t->count);
+    bool last = old == 2;
+    ein__top_pair z = {.pieces = (old + 1) / 2, .kept = kept};
+    z.at = last ? "e" : "p,e";
+    z.left = last ? "0" : "2*p";
+    z.right = last ? "1" : "2*p+1";
+    t->level++;
+    ein__top_split(t, &z);
+    const char *is = ein__top_at(t, ein__namef(c, "is%d", t->level), z.at);
+    const char *run = ein__top_at(t, ein__namef(c, "run%d", t->level), z.at);
+    const char *at = ein__top_at(t, ein__namef(c, "at%d", t->level), z.at);
+    const char *body = ein__namef(
+        c, "select(%s %s %s, 0, 1)", ein__top_old(t, z.right, ein__namef(c, "@%s", z.after)),
+        t->before, ein__top_old(t, z.left, ein__namef(c, "@%s", z.taken)));
+    if (kept > n) body = ein__namef(c, "select(%s < %lld, %s, 0)", z.taken, (long long)n, body);
+    ein__top_put(t, "i32", is, z.pieces, kept, 0, body, ein__top_pad(t, false));
+    body = ein__namef(c, "idx(%s) - %s", z.right, is);
+    ein__top_put(t, "i32", run, z.pieces, kept, 0, body, NULL);
+    body = ein__namef(c, "select(%s > 0, %s, %s)", is, z.taken, z.after);
+    ein__top_put(t, "i32", at, z.pieces, kept, 0, body, NULL);
+    bool places = t->o->node->nout > 1;
+    const char *held = ein__namef(c, "@%s,@%s", run, at), *value = t->value,
+               *pad = ein__top_pad(t, false);
+    // Places first: nothing but they need be kept until the next level.
+    if (places) {
+        const char *from = ein__top_at(t, ein__top_name(t, last, true), z.at);
+        ein__top_put(t, "i32", from, z.pieces, kept, 0, ein__top_at(t, t->from, held),
+                     ein__top_pad(t, true));
+        held = ein__namef(c, "@%s", from);
+        value = "x";
+        pad = ein__namef(c, "x %s", t->beyond);
+    }
+    ein__top_put(t, t->type, ein__top_at(t, ein__top_name(t, last, false), z.at), z.pieces, kept, 0,
+                 ein__top_at(t, value, held), pad);
+    ein__top_go_on(t, z.pieces, kept);
+}
+
+// ---- the operator ----
+
+// The only one is an extremum.
+static void ein__top_one(const ein__top *t) {
+    ein_ctx *c = t->o->ctx;
+    const char *best = ein__top_name(t, true, false), *x = ein__top_at(t, t->value, "r");
+    best = ein__top_at(t, best, "e");
+    ein__top_put(t, t->type, best, 1, 1, t->size, ein__namef(c, "%s(r) %s", t->extremum, x), NULL);
+    if (t->o->node->nout > 1)
+        ein__top_put(t, "i32", ein__top_at(t, "y1", "e"), 1, 1, t->size,
+                     ein__namef(c, "min(r) select(%s == %s, idx(r), %s)", x, best, t->none), NULL);
+}
+
+// What no element of the type comes behind; NULL: f32 has no such number.
+static const char *ein__top_beyond(ein__dtype type, bool largest) {
+    switch (type) {
+    case EIN__F32:
+    case EIN__F16:
+    case EIN__BF16: return largest ? "-inf" : "inf";
+    case EIN__I8: return largest ? "-128" : "127";
+    case EIN__U8: return largest ? "0" : "255";
+    case EIN__I32: return largest ? "-2147483648" : "2147483647";
+    case EIN__BOOL: return largest ? "0" : "1";
+    case EIN__I64:
+    case EIN__NDTYPE: break;
+    }
+    return NULL;
+}
+
+static bool ein__top_write(ein__top *t) {
+    int64_t cut;
+    bool merge = false;
+    if (t->count == 1) {
+        ein__top_one(t);
+        return true;
+    }
+    int cuts = ein__op_in(t->o, 0)->rank < EIN__MAX_RANK ? EIN__TOP_CUTS : 0;  // p is an axis more
+    double time = ein__top_time(t, t->size, cuts, &cut, &merge);
+    if (time > EIN__TOP_PAIRS || t->size > EIN__TOP_SIZE)
+        return ein__op_limit(t->o, "k", "%lld from an axis of size %lld: too much to compare",
+                             (long long)t->count, (long long)t->size);
+    for (; cut; ein__top_time(t, t->size, --cuts, &cut, &merge)) {
+        int64_t pieces = (t->size + cut - 1) / cut;
+        ein__top_cut(t, (t->size + pieces - 1) / pieces, merge);
+        if (!merge) continue;
+        while (t->size > t->length) ein__top_merge(t);
+        return true;
+    }
+    ein__top_cut(t, t->size, false);
+    return true;
+}
+
+static bool ein__op_top_k(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    ein__top t = {.o = o, .value = "x", .rows = 1, .length = 1};
+    ein__dtype type = ein__op_type(o);
+    bool largest, sorted;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &t.axis) ||
+        !ein__op_int(o, "k", 1, EIN__OP_LIMIT, &t.count) || !ein__op_flag(o, "largest", &largest) ||
+        !ein__op_flag(o, "sorted", &sorted))
+        return false;
+    t.size = x->d[t.axis];
+    if (t.count > t.size)
+        return ein__op_fail(o, "k", "k is %lld, of an axis of size %lld", (long long)t.count,
+                            (long long)t.size);
+    if (o->node->nout > 2) return ein__op_fail(o, NULL, "%d results, expected two", o->node->nout);
+    ein__shape y = *x;
+    y.d[t.axis] = t.count;
+    for (int k = 0; k < o->node->nout; k++)
+        if (!ein__op_result(o, k, &y)) return false;
+    if (o->node->nout > 1) o->dtype[1] = EIN__I64;
+    t.type = ein__dtype_name(type);
+    t.beyond = ein__top_beyond(type, largest);
+    t.before = largest ? ">" : "<";
+    t.extremum = largest ? "max" : "min";
+    t.none = ein__namef(o->ctx, "%lld", (long long)t.size);
+    for (int i = 0; i < x->rank; i++) t.rows *= i == t.axis ? 1 : (double)x->d[i];
+    return ein__top_write(&t);
+}
