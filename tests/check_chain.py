@@ -137,8 +137,9 @@ def positions(folder):
     """What reads at a position goes on where that is worked out."""
     for options in ([], ["--small"], ["--libs", "none"]):
         found = chains(emit(folder, *options, model=POSITIONS))
-        checks.expect("positions " + " ".join(options), [["a", "b", "c", "y", "z"], ["d", "q", "r"]],
-                      [sorted(v for v in c if v in "abcdyzqr") for c in found])
+        found = [sorted(v for v in c if v in "abcdyzqr") for c in found]
+        checks.expect("positions " + " ".join(options),
+                      [["a", "b", "c", "y", "z"], ["d", "q", "r"]], found)
     program = harness.Judged(folder, POSITIONS, "--small")
     checks.expect("positions: right", 0, program.status())
     planted = re.sub(r"(const int t\d+ = )\(int\)max\(", r"\1(int)(1 + max(", program.text, count=1)

@@ -664,7 +664,8 @@ GENERATORS = {
     "Resize": resize, "G2BMM": g2bmm, "GBMM": g2bmm,
     "GlobalMaxPool": global_pool, "GlobalAveragePool": global_pool, "ArgMax": place,
     "ArgMin": place, "IsNaN": is_nan, "Where": where, "Cast": cast, "Gather": gather,
-    "GatherElements": gather, "TopK": top, "Tile": tile, "Trilu": trilu, "CumSum": cum_sum, "Einsum": einsum,
+    "GatherElements": gather, "TopK": top, "Tile": tile, "Trilu": trilu, "CumSum": cum_sum,
+    "Einsum": einsum,
     "InstanceNormalization": grouped_normalization, "GroupNormalization": grouped_normalization,
     "LpNormalization": lp_normalization,
 }
