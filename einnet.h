@@ -24741,6 +24741,8 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
     if (!s || s->reduce == EIN__R_NONE || z->root[r.i] || s->nt != rows || s->nt + s->ns != m->nt)
         return false;
     if (z->ctx->value[r.i].weight_only || z->kind[r.i] == EIN__K_PLACE) return false;
+    // A row's registers are floats, which have no digits for some integers.
+    if (z->ctx->value[r.i].dtype > EIN__BF16) return false;
     for (uint32_t i = 0; i < m->nt; i++)
         if (s->n[i] != m->n[i]) return false;
     return !ein__is_contraction(z->ctx, s) || ein__is_square(z->ctx, s);
@@ -49755,7 +49757,8 @@ typedef struct ein__kinner {
     ein__val v;
     const char *text[EIN__KLANES];
     bool put;
-    int level;  // from which the texts are valid
+    bool whole;  // the texts are of integers, whatever reads them is computed in
+    int level;   // from which the texts are valid
 } ein__kinner;
 
 // What is known of an expression; 0 is "not yet".
@@ -50889,31 +50892,54 @@ static ein__knum ein__kmember_num(ein__kgen *g, ein__val v) {
     return whole ? EIN__NUM_INT : g->num == EIN__NUM_INT ? EIN__NUM_FLOAT : g->num;
 }
 
-// What another member of the kernel stores, of its element's type.
-static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane) {
+// `value`, which was computed in `from`, as what reads it from memory has it, where it is of type
+// `t`: integers may be cut off there.
+static ein__ktext ein__kas_stored(ein__kgen *g, ein__dtype t, ein__knum from, ein__ktext value) {
     ein__knum num = g->num;
-    g->num = ein__kmember_num(g, v);
-    ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
-    const char *s = ein__kstored(g, ein__kdtype(g, v), value);
-    if (s != value.s) value.prec = EIN__PREFIX;
-    value.s = s;
-    g->num = num;
-    return value;
-}
-
-// The same put in place: as integers it may be cut off there.
-static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
-    ein__dtype t = ein__kdtype(g, v);
-    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
-    ein__ktext value = ein__kput_element(g, v, lane);
-    if (t == EIN__I64 && ein__kmember_num(g, v) == EIN__NUM_INT) {
-        if (g->num == EIN__NUM_INT) return value;
+    if (t == EIN__I64 && from == EIN__NUM_INT) {
+        if (num == EIN__NUM_INT) return value;
         value.s = ein__kparen(g, value, EIN__PREFIX);
+    } else {
+        g->num = from;
+        value.s = ein__kstored(g, t, value);
+        g->num = num;
     }
     if (t == EIN__BOOL) value.s = ein__namef(g->ctx, "(%s)", value.s);
     value.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), value.s);
     value.prec = EIN__PREFIX;
     return value;
+}
+
+// What another member of the kernel computes in numbers of its own, `from`.
+static ein__ktext ein__kmember_value(ein__kgen *g, ein__val v, ein__knum from, int lane) {
+    ein__knum num = g->num;
+    g->num = from;
+    ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
+    g->num = num;
+    return value;
+}
+
+// What another member of the kernel stores, put in place.
+static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+    ein__knum from = ein__kmember_num(g, v);
+    return ein__kas_stored(g, t, from, ein__kmember_value(g, v, from, lane));
+}
+
+static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane) {
+    ein__knum num = g->num, from = ein__kmember_num(g, v);
+    ein__ktext value = ein__kmember_value(g, v, from, lane);
+    g->num = from;
+    value.s = ein__kstored(g, ein__kdtype(g, v), value);
+    g->num = num;
+    return value;
+}
+
+// What another member has in registers; what has no text for this lane is the same in all of them.
+static ein__ktext ein__kinner_value(ein__kgen *g, const ein__kinner *in, int lane) {
+    ein__ktext t = {in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
+    return in->whole ? ein__kas_stored(g, ein__kdtype(g, in->v), EIN__NUM_INT, t) : t;
 }
 
 static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
@@ -50927,8 +50953,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) return ein__kput_value(g, in->v, lane);
-    // What has no text for this lane is the same in all of them.
-    if (in) return (ein__ktext){in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
+    if (in) return ein__kinner_value(g, in, lane);
     ein__ktext pad = ein__kliteral(g, ein__kbits(x));
     const ein__kname *known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
     if (!known && g->vec > 1) {
@@ -52059,11 +52084,11 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
-// What a sum of terms `body` is computed in.
-static void ein__kred_number(ein__kgen *g, const ein__step *step, ein__ex body) {
-    if (ein__kdtype(g, step->out) <= EIN__BF16 || !ein__kinteger(g, body)) return;
+// What reduction `acc` of terms `body`, the first of the members, is computed in.
+static void ein__kred_number(ein__kgen *g, ein__val acc, ein__ex body) {
+    if (ein__kdtype(g, acc) <= EIN__BF16 || !ein__kinteger(g, body)) return;
     g->num = EIN__NUM_INT;
-    if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, step->out))) g->num = EIN__NUM_FLOAT;
+    g->inner[0].whole = true;
 }
 
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
@@ -52098,7 +52123,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums) ein__kred_number(g, step, s->body);
+    if (!step->sums) ein__kred_number(g, r.acc, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -52175,6 +52200,25 @@ static ein__ex ein__kpick_terms(ein__kgen *g, const ein__kred *r, ein__ex body) 
     return x.kid[2];
 }
 
+// Fills what a thread does with the sum of each lane: the map behind it, if there is one, the
+// store.
+static void ein__kred_store(ein__kgen *g, ein__kred *r, const ein__step *step) {
+    ein__ktext value[EIN__KLANES];
+    ein__ex body = ein__kbody(g, r->out);
+    ein__knum num = g->num;
+    g->post = &r->post;
+    if (step->nval > 1) {
+        g->num = ein__kmember_num(g, r->out);
+        ein__kcount(g, body);
+    }
+    for (int i = 0; i < g->vec; i++)
+        value[i] = step->nval > 1 ? ein__kvalue(g, body, i)
+                                  : (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    g->num = num;
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+}
+
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
@@ -52200,20 +52244,9 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     }
     ein__put(&r->init, ";\n");
     if (terms) g->vec_slot = -1;
-    int lanes = terms ? 1 : g->vec, vec = g->vec;
-    g->vec = lanes;
-    g->post = &r->post;
-    ein__ktext value[EIN__KLANES];
-    if (step->nval > 1) {
-        body = ein__kbody(g, r->out);
-        ein__kcount(g, body);
-    }
-    for (int i = 0; i < lanes; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    int vec = g->vec;
+    if (terms) g->vec = 1;
+    ein__kred_store(g, r, step);
     g->vec = vec;
 }
 /* ---- emit_reduce.c ---- */
@@ -52607,7 +52640,7 @@ static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__
     ein__kslices_first(g, r.t, r.nt);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     g->slot[along].level = 1;
-    ein__kred_number(g, step, term);
+    ein__kred_number(g, r.acc, term);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -52615,7 +52648,6 @@ static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__
 
 // What a thread does at a place: `core` has all of it.
 static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term) {
-    ein__ktext value[EIN__KLANES];
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
@@ -52625,16 +52657,9 @@ static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, e
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", acc, ein__kidentity(g, r->reduce));
     }
     ein__put(&r->init, ";\n");
-    g->post = &r->post;
-    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
-    for (int i = 0; i < g->vec; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__kred_store(g, r, step);
     ein__put(&r->core, r->post.s);
     ein__put(&r->core, r->store.s);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
 }
 
 // Around that, the loop; loads of several places are on their way while one is added.
@@ -52652,7 +52677,6 @@ static void ein__krun_loop(ein__kgen *g, const ein__kred *r, ein__buf *out) {
 // what becomes of them.
 static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term,
                              ein__buf *sums, ein__buf *add) {
-    ein__ktext value[EIN__KLANES];
     ein__buf terms = {0};
     const char *last = ein__kidentity(g, r->reduce);
     ein__kcount(g, term);
@@ -52667,14 +52691,7 @@ static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, 
     ein__put(sums, g->code[1].s);
     ein__put(sums, terms.s);
     ein__buf_free(&terms);
-    g->post = &r->post;
-    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
-    for (int i = 0; i < g->vec; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    ein__kred_store(g, r, step);
 }
 
 // The kernel whose blocks go along lines. False: there are too many of them.
@@ -54105,9 +54122,11 @@ static bool ein__krows_fits(const ein__kgen *g, const ein__krows *r) {
 }
 
 // Loads `read` into registers of its own, which `out` declares, in the loop that is being made;
-// what follows reads these. Nothing where only some of its neighbours are a vector.
+// what follows reads these. Nothing where only some of its neighbours are a vector, nor of integers
+// for which a float has no digits.
 static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *name,
                             ein__buf *out) {
+    if (ein__kinteger(g, read) && !ein__fits_float(g->ctx, read)) return;
     ein__ktext load = ein__kread(g, read, 0);
     const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, read.i, 0);
     if (g->vec > 1 && !all) return;

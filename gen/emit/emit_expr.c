@@ -202,31 +202,54 @@ static ein__knum ein__kmember_num(ein__kgen *g, ein__val v) {
     return whole ? EIN__NUM_INT : g->num == EIN__NUM_INT ? EIN__NUM_FLOAT : g->num;
 }
 
-// What another member of the kernel stores, of its element's type.
-static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane) {
+// `value`, which was computed in `from`, as what reads it from memory has it, where it is of type
+// `t`: integers may be cut off there.
+static ein__ktext ein__kas_stored(ein__kgen *g, ein__dtype t, ein__knum from, ein__ktext value) {
     ein__knum num = g->num;
-    g->num = ein__kmember_num(g, v);
-    ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
-    const char *s = ein__kstored(g, ein__kdtype(g, v), value);
-    if (s != value.s) value.prec = EIN__PREFIX;
-    value.s = s;
-    g->num = num;
-    return value;
-}
-
-// The same put in place: as integers it may be cut off there.
-static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
-    ein__dtype t = ein__kdtype(g, v);
-    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
-    ein__ktext value = ein__kput_element(g, v, lane);
-    if (t == EIN__I64 && ein__kmember_num(g, v) == EIN__NUM_INT) {
-        if (g->num == EIN__NUM_INT) return value;
+    if (t == EIN__I64 && from == EIN__NUM_INT) {
+        if (num == EIN__NUM_INT) return value;
         value.s = ein__kparen(g, value, EIN__PREFIX);
+    } else {
+        g->num = from;
+        value.s = ein__kstored(g, t, value);
+        g->num = num;
     }
     if (t == EIN__BOOL) value.s = ein__namef(g->ctx, "(%s)", value.s);
     value.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), value.s);
     value.prec = EIN__PREFIX;
     return value;
+}
+
+// What another member of the kernel computes in numbers of its own, `from`.
+static ein__ktext ein__kmember_value(ein__kgen *g, ein__val v, ein__knum from, int lane) {
+    ein__knum num = g->num;
+    g->num = from;
+    ein__ktext value = ein__kvalue(g, ein__kbody(g, v), lane);
+    g->num = num;
+    return value;
+}
+
+// What another member of the kernel stores, put in place.
+static ein__ktext ein__kput_value(ein__kgen *g, ein__val v, int lane) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t <= EIN__BF16) return ein__kvalue(g, ein__kbody(g, v), lane);
+    ein__knum from = ein__kmember_num(g, v);
+    return ein__kas_stored(g, t, from, ein__kmember_value(g, v, from, lane));
+}
+
+static ein__ktext ein__kput_element(ein__kgen *g, ein__val v, int lane) {
+    ein__knum num = g->num, from = ein__kmember_num(g, v);
+    ein__ktext value = ein__kmember_value(g, v, from, lane);
+    g->num = from;
+    value.s = ein__kstored(g, ein__kdtype(g, v), value);
+    g->num = num;
+    return value;
+}
+
+// What another member has in registers; what has no text for this lane is the same in all of them.
+static ein__ktext ein__kinner_value(ein__kgen *g, const ein__kinner *in, int lane) {
+    ein__ktext t = {in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
+    return in->whole ? ein__kas_stored(g, ein__kdtype(g, in->v), EIN__NUM_INT, t) : t;
 }
 
 static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
@@ -240,8 +263,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) return ein__kput_value(g, in->v, lane);
-    // What has no text for this lane is the same in all of them.
-    if (in) return (ein__ktext){in->text[lane] ? in->text[lane] : *in->text, EIN__NAMED, in->level};
+    if (in) return ein__kinner_value(g, in, lane);
     ein__ktext pad = ein__kliteral(g, ein__kbits(x));
     const ein__kname *known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
     if (!known && g->vec > 1) {

@@ -77,7 +77,8 @@ typedef struct ein__kinner {
     ein__val v;
     const char *text[EIN__KLANES];
     bool put;
-    int level;  // from which the texts are valid
+    bool whole;  // the texts are of integers, whatever reads them is computed in
+    int level;   // from which the texts are valid
 } ein__kinner;
 
 // What is known of an expression; 0 is "not yet".

@@ -292,9 +292,11 @@ static bool ein__krows_fits(const ein__kgen *g, const ein__krows *r) {
 }
 
 // Loads `read` into registers of its own, which `out` declares, in the loop that is being made;
-// what follows reads these. Nothing where only some of its neighbours are a vector.
+// what follows reads these. Nothing where only some of its neighbours are a vector, nor of integers
+// for which a float has no digits.
 static void ein__krows_hold(ein__kgen *g, const ein__krows *r, ein__ex read, const char *name,
                             ein__buf *out) {
+    if (ein__kinteger(g, read) && !ein__fits_float(g->ctx, read)) return;
     ein__ktext load = ein__kread(g, read, 0);
     const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, read.i, 0);
     if (g->vec > 1 && !all) return;

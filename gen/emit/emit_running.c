@@ -25,7 +25,7 @@ static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__
     ein__kslices_first(g, r.t, r.nt);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     g->slot[along].level = 1;
-    ein__kred_number(g, step, term);
+    ein__kred_number(g, r.acc, term);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -33,7 +33,6 @@ static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__
 
 // What a thread does at a place: `core` has all of it.
 static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term) {
-    ein__ktext value[EIN__KLANES];
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
@@ -43,16 +42,9 @@ static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, e
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", acc, ein__kidentity(g, r->reduce));
     }
     ein__put(&r->init, ";\n");
-    g->post = &r->post;
-    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
-    for (int i = 0; i < g->vec; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__kred_store(g, r, step);
     ein__put(&r->core, r->post.s);
     ein__put(&r->core, r->store.s);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
 }
 
 // Around that, the loop; loads of several places are on their way while one is added.
@@ -70,7 +62,6 @@ static void ein__krun_loop(ein__kgen *g, const ein__kred *r, ein__buf *out) {
 // what becomes of them.
 static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term,
                              ein__buf *sums, ein__buf *add) {
-    ein__ktext value[EIN__KLANES];
     ein__buf terms = {0};
     const char *last = ein__kidentity(g, r->reduce);
     ein__kcount(g, term);
@@ -85,14 +76,7 @@ static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, 
     ein__put(sums, g->code[1].s);
     ein__put(sums, terms.s);
     ein__buf_free(&terms);
-    g->post = &r->post;
-    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
-    for (int i = 0; i < g->vec; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    ein__kred_store(g, r, step);
 }
 
 // The kernel whose blocks go along lines. False: there are too many of them.

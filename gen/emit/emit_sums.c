@@ -199,11 +199,11 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
-// What a sum of terms `body` is computed in.
-static void ein__kred_number(ein__kgen *g, const ein__step *step, ein__ex body) {
-    if (ein__kdtype(g, step->out) <= EIN__BF16 || !ein__kinteger(g, body)) return;
+// What reduction `acc` of terms `body`, the first of the members, is computed in.
+static void ein__kred_number(ein__kgen *g, ein__val acc, ein__ex body) {
+    if (ein__kdtype(g, acc) <= EIN__BF16 || !ein__kinteger(g, body)) return;
     g->num = EIN__NUM_INT;
-    if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, step->out))) g->num = EIN__NUM_FLOAT;
+    g->inner[0].whole = true;
 }
 
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
@@ -238,7 +238,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums) ein__kred_number(g, step, s->body);
+    if (!step->sums) ein__kred_number(g, r.acc, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -315,6 +315,25 @@ static ein__ex ein__kpick_terms(ein__kgen *g, const ein__kred *r, ein__ex body) 
     return x.kid[2];
 }
 
+// Fills what a thread does with the sum of each lane: the map behind it, if there is one, the
+// store.
+static void ein__kred_store(ein__kgen *g, ein__kred *r, const ein__step *step) {
+    ein__ktext value[EIN__KLANES];
+    ein__ex body = ein__kbody(g, r->out);
+    ein__knum num = g->num;
+    g->post = &r->post;
+    if (step->nval > 1) {
+        g->num = ein__kmember_num(g, r->out);
+        ein__kcount(g, body);
+    }
+    for (int i = 0; i < g->vec; i++)
+        value[i] = step->nval > 1 ? ein__kvalue(g, body, i)
+                                  : (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    g->num = num;
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+}
+
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
@@ -340,19 +359,8 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     }
     ein__put(&r->init, ";\n");
     if (terms) g->vec_slot = -1;
-    int lanes = terms ? 1 : g->vec, vec = g->vec;
-    g->vec = lanes;
-    g->post = &r->post;
-    ein__ktext value[EIN__KLANES];
-    if (step->nval > 1) {
-        body = ein__kbody(g, r->out);
-        ein__kcount(g, body);
-    }
-    for (int i = 0; i < lanes; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    int vec = g->vec;
+    if (terms) g->vec = 1;
+    ein__kred_store(g, r, step);
     g->vec = vec;
 }

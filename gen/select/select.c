@@ -146,6 +146,8 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
     if (!s || s->reduce == EIN__R_NONE || z->root[r.i] || s->nt != rows || s->nt + s->ns != m->nt)
         return false;
     if (z->ctx->value[r.i].weight_only || z->kind[r.i] == EIN__K_PLACE) return false;
+    // A row's registers are floats, which have no digits for some integers.
+    if (z->ctx->value[r.i].dtype > EIN__BF16) return false;
     for (uint32_t i = 0; i < m->nt; i++)
         if (s->n[i] != m->n[i]) return false;
     return !ein__is_contraction(z->ctx, s) || ein__is_square(z->ctx, s);
