@@ -598,9 +598,9 @@ typedef enum { EIN__ITER, EIN__FLOOR, EIN__MOD, EIN__GATHER } ein__atom_kind;
 typedef struct ein__atom {
     uint32_t kind;
     uint32_t slot;  // ITER
-    int64_t n;    // ITER: extent; FLOOR, MOD: divisor > 1; GATHER: extent of the values held, or 0
-    uint32_t ix;  // FLOOR, MOD: operand (an integer form, q == 1)
-    uint32_t ex;  // GATHER: a READ of an integer tensor
+    int64_t n;      // ITER: extent; FLOOR, MOD: divisor > 1; GATHER: 0
+    uint32_t ix;    // FLOOR, MOD: operand (an integer form, q == 1)
+    uint32_t ex;    // GATHER: a READ of an integer tensor
 } ein__atom;
 
 // (c + sum k_j * atom_j) / q, gcd-reduced, atoms ascending by id, no zero k, q >= 1. When q > 1 the
@@ -8800,7 +8800,7 @@ static void ein__atom_bounds(ein_ctx *ctx, uint32_t atom, int64_t *lo, int64_t *
         const ein__index *f = ein__ix_get(ctx, (ein__ix){a->ix});
         *lo = ein__floordiv(f->lo, a->n);
         *hi = ein__floordiv(f->hi, a->n);
-    } else if (a->kind == EIN__GATHER && !a->n) {
+    } else if (a->kind == EIN__GATHER) {
         *lo = -(EIN__INDEX_LIMIT >> 8);
         *hi = EIN__INDEX_LIMIT >> 8;
     }
@@ -9038,10 +9038,10 @@ EIN__FN ein__ix ein__ix_iter(ein_ctx *ctx, uint32_t slot, int64_t n) {
     return ix;
 }
 
-// The value of read `ex` of an integer tensor as an index; `n` > 0 promises 0 <= value < n.
-EIN__FN ein__ix ein__ix_gather(ein_ctx *ctx, ein__ex ex, int64_t n) {
+// The value of read `ex` of an integer tensor as an index.
+EIN__FN ein__ix ein__ix_gather(ein_ctx *ctx, ein__ex ex) {
     if (!ex.i) return (ein__ix){0};
-    return ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__GATHER, 0, n, 0, ex.i));
+    return ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__GATHER, 0, 0, 0, ex.i));
 }
 
 static ein__ix ein__ix_recombine(ein_ctx *ctx, ein__index *f);
@@ -9408,7 +9408,7 @@ EIN__FN ein__ix ein__ix_subst(ein_ctx *ctx, ein__ix ix, const ein__ix *map, int 
         if (a->kind == EIN__ITER) {
             if ((int)a->slot < nslot) x = map[a->slot];
         } else if (a->kind == EIN__GATHER) {
-            x = ein__ix_gather(ctx, ein__gather_subst(ctx, (ein__ex){a->ex}, map, nslot), a->n);
+            x = ein__ix_gather(ctx, ein__gather_subst(ctx, (ein__ex){a->ex}, map, nslot));
         } else {
             x = ein__ix_subst(ctx, (ein__ix){a->ix}, map, nslot);
             if (x.i && ein__ix_get(ctx, x)->q != 1) return (ein__ix){0};
@@ -10007,7 +10007,7 @@ static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, 
         if (a->kind == EIN__GATHER) {
             ein__ex r = ein__ex_replace_reads(ctx, (ein__ex){a->ex}, fn, user);
             bool read = r.i && ein__ex_get(ctx, r)->op == EIN__X_READ;
-            x = ein__ix_gather(ctx, read ? r : (ein__ex){a->ex}, a->n);
+            x = ein__ix_gather(ctx, read ? r : (ein__ex){a->ex});
         } else if (a->kind == EIN__ITER) {
             x = ein__ix_iter(ctx, a->slot, a->n);
         } else {
@@ -10841,7 +10841,7 @@ typedef struct ein__ev_ins {
     uint32_t axis, naxis;
     const double *data;  // READ
     double value;        // CONST; READ: padding
-    int64_t n;           // WHEN: extent; FLOOR, MOD: divisor; GATHER: extent of the values, or 0
+    int64_t n;           // WHEN: extent; FLOOR, MOD: divisor
     double *v;
     int64_t *w;
 } ein__ev_ins;
@@ -11183,8 +11183,6 @@ static void ein__ev_run_gather(const ein__ev *p, const ein__ev_ins *r, int m) {
     for (int l = 0; l < m; l++) {
         double v = trunc(x[l]);
         if (!(v >= -(double)limit && v <= (double)limit)) v = -(double)limit;
-        if (r->n && v < 0) v = -1;
-        if (r->n && v > (double)r->n) v = (double)r->n;
         r->w[l] = (int64_t)v;
     }
 }
@@ -11856,7 +11854,6 @@ static int64_t ein__proof_index(ein__proof *z, ein__ix ix, const int64_t *it) {
         } else if (a->kind == EIN__GATHER) {
             if (!ein__fp_small(ein__proof_expr(z, (ein__ex){a->ex}, it), &v))
                 v = -(EIN__INDEX_LIMIT >> 8);
-            if (a->n && (v < 0 || v >= a->n)) v = v < 0 ? -1 : a->n;
         } else {
             v = ein__proof_index(z, (ein__ix){a->ix}, it);
             v = a->kind == EIN__FLOOR ? ein__floordiv(v, a->n) : ein__floormod(v, a->n);
@@ -12265,7 +12262,7 @@ static ein__ix ein__lower_index(ein__lowerer *l, const ein__ast *a) {
     case EIN__A_MOD: return ein__lower_index_binary(l, a);
     case EIN__A_GATHER: {
         ein__ex read = ein__lower_expr(l, a->kid[0]);
-        return read.i ? ein__ix_gather(l->ctx, read, 0) : (ein__ix){0};
+        return read.i ? ein__ix_gather(l->ctx, read) : (ein__ix){0};
     }
     case EIN__A_STR:
     case EIN__A_LIST:
@@ -40467,7 +40464,7 @@ static void ein__prove_cuts(ein__prover *z, bool outputs) {
     arrfree(order);
 }
 
-// Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
+// Bodies evaluated while a program is emitted: half a minute at most, whatever the sizes are.
 #define EIN__EMIT_PROOFS ((int64_t)1 << 28)
 
 // By id of a planned value that is a model's tensor: the model's value, where a proof tells that
@@ -50437,8 +50434,7 @@ static ein__kterm ein__kmade_position(ein__kgen *g, uint32_t id, ein__val v, int
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, lane);
     if (known) return known->t;
     ein__ktext made = ein__kput_element(g, v, lane);
-    int64_t n = ein__atom_get(g->ctx, id)->n;
-    ein__kterm t = {1, {0}, EIN__IRREGULAR, 1, n ? n : EIN__GATHERED};
+    ein__kterm t = {1, {0}, EIN__IRREGULAR, 1, EIN__GATHERED};
     t.text = (ein__ktext){ein__kposition(g, ein__kdtype(g, v), made.s), EIN__COND, made.level};
     return ein__kdeclare(g, EIN__N_ATOM, id, lane, ein__kint(g), t);
 }
@@ -50450,8 +50446,7 @@ static ein__kterm ein__kheld_position(ein__kgen *g, uint32_t id, ein__ex read, i
     int use = at.step ? lane : 0;
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, use);
     if (known) return known->t;
-    int64_t n = ein__atom_get(g->ctx, id)->n;
-    ein__kterm t = {1, {0}, at.step ? EIN__IRREGULAR : 0, 1, n ? n : EIN__GATHERED};
+    ein__kterm t = {1, {0}, at.step ? EIN__IRREGULAR : 0, 1, EIN__GATHERED};
     double pad;
     memcpy(&pad, &x->bits, sizeof pad);
     const char *s = ein__kposition(g, at.dtype, ein__namef(g->ctx, "%s[%s]", at.param, at.at.s));

@@ -229,9 +229,9 @@ typedef enum { EIN__ITER, EIN__FLOOR, EIN__MOD, EIN__GATHER } ein__atom_kind;
 typedef struct ein__atom {
     uint32_t kind;
     uint32_t slot;  // ITER
-    int64_t n;    // ITER: extent; FLOOR, MOD: divisor > 1; GATHER: extent of the values held, or 0
-    uint32_t ix;  // FLOOR, MOD: operand (an integer form, q == 1)
-    uint32_t ex;  // GATHER: a READ of an integer tensor
+    int64_t n;      // ITER: extent; FLOOR, MOD: divisor > 1; GATHER: 0
+    uint32_t ix;    // FLOOR, MOD: operand (an integer form, q == 1)
+    uint32_t ex;    // GATHER: a READ of an integer tensor
 } ein__atom;
 
 // (c + sum k_j * atom_j) / q, gcd-reduced, atoms ascending by id, no zero k, q >= 1. When q > 1 the

@@ -427,8 +427,7 @@ static ein__kterm ein__kmade_position(ein__kgen *g, uint32_t id, ein__val v, int
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, lane);
     if (known) return known->t;
     ein__ktext made = ein__kput_element(g, v, lane);
-    int64_t n = ein__atom_get(g->ctx, id)->n;
-    ein__kterm t = {1, {0}, EIN__IRREGULAR, 1, n ? n : EIN__GATHERED};
+    ein__kterm t = {1, {0}, EIN__IRREGULAR, 1, EIN__GATHERED};
     t.text = (ein__ktext){ein__kposition(g, ein__kdtype(g, v), made.s), EIN__COND, made.level};
     return ein__kdeclare(g, EIN__N_ATOM, id, lane, ein__kint(g), t);
 }
@@ -440,8 +439,7 @@ static ein__kterm ein__kheld_position(ein__kgen *g, uint32_t id, ein__ex read, i
     int use = at.step ? lane : 0;
     const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, use);
     if (known) return known->t;
-    int64_t n = ein__atom_get(g->ctx, id)->n;
-    ein__kterm t = {1, {0}, at.step ? EIN__IRREGULAR : 0, 1, n ? n : EIN__GATHERED};
+    ein__kterm t = {1, {0}, at.step ? EIN__IRREGULAR : 0, 1, EIN__GATHERED};
     double pad;
     memcpy(&pad, &x->bits, sizeof pad);
     const char *s = ein__kposition(g, at.dtype, ein__namef(g->ctx, "%s[%s]", at.param, at.at.s));

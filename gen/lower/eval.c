@@ -38,7 +38,7 @@ typedef struct ein__ev_ins {
     uint32_t axis, naxis;
     const double *data;  // READ
     double value;        // CONST; READ: padding
-    int64_t n;           // WHEN: extent; FLOOR, MOD: divisor; GATHER: extent of the values, or 0
+    int64_t n;           // WHEN: extent; FLOOR, MOD: divisor
     double *v;
     int64_t *w;
 } ein__ev_ins;
@@ -380,8 +380,6 @@ static void ein__ev_run_gather(const ein__ev *p, const ein__ev_ins *r, int m) {
     for (int l = 0; l < m; l++) {
         double v = trunc(x[l]);
         if (!(v >= -(double)limit && v <= (double)limit)) v = -(double)limit;
-        if (r->n && v < 0) v = -1;
-        if (r->n && v > (double)r->n) v = (double)r->n;
         r->w[l] = (int64_t)v;
     }
 }

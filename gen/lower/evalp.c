@@ -305,7 +305,6 @@ static int64_t ein__proof_index(ein__proof *z, ein__ix ix, const int64_t *it) {
         } else if (a->kind == EIN__GATHER) {
             if (!ein__fp_small(ein__proof_expr(z, (ein__ex){a->ex}, it), &v))
                 v = -(EIN__INDEX_LIMIT >> 8);
-            if (a->n && (v < 0 || v >= a->n)) v = v < 0 ? -1 : a->n;
         } else {
             v = ein__proof_index(z, (ein__ix){a->ix}, it);
             v = a->kind == EIN__FLOOR ? ein__floordiv(v, a->n) : ein__floormod(v, a->n);

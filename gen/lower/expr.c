@@ -586,7 +586,7 @@ static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, 
         if (a->kind == EIN__GATHER) {
             ein__ex r = ein__ex_replace_reads(ctx, (ein__ex){a->ex}, fn, user);
             bool read = r.i && ein__ex_get(ctx, r)->op == EIN__X_READ;
-            x = ein__ix_gather(ctx, read ? r : (ein__ex){a->ex}, a->n);
+            x = ein__ix_gather(ctx, read ? r : (ein__ex){a->ex});
         } else if (a->kind == EIN__ITER) {
             x = ein__ix_iter(ctx, a->slot, a->n);
         } else {

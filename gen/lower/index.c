@@ -36,7 +36,7 @@ static void ein__atom_bounds(ein_ctx *ctx, uint32_t atom, int64_t *lo, int64_t *
         const ein__index *f = ein__ix_get(ctx, (ein__ix){a->ix});
         *lo = ein__floordiv(f->lo, a->n);
         *hi = ein__floordiv(f->hi, a->n);
-    } else if (a->kind == EIN__GATHER && !a->n) {
+    } else if (a->kind == EIN__GATHER) {
         *lo = -(EIN__INDEX_LIMIT >> 8);
         *hi = EIN__INDEX_LIMIT >> 8;
     }
@@ -274,10 +274,10 @@ EIN__FN ein__ix ein__ix_iter(ein_ctx *ctx, uint32_t slot, int64_t n) {
     return ix;
 }
 
-// The value of read `ex` of an integer tensor as an index; `n` > 0 promises 0 <= value < n.
-EIN__FN ein__ix ein__ix_gather(ein_ctx *ctx, ein__ex ex, int64_t n) {
+// The value of read `ex` of an integer tensor as an index.
+EIN__FN ein__ix ein__ix_gather(ein_ctx *ctx, ein__ex ex) {
     if (!ex.i) return (ein__ix){0};
-    return ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__GATHER, 0, n, 0, ex.i));
+    return ein__ix_atom(ctx, ein__atom_intern(ctx, EIN__GATHER, 0, 0, 0, ex.i));
 }
 
 static ein__ix ein__ix_recombine(ein_ctx *ctx, ein__index *f);
@@ -644,7 +644,7 @@ EIN__FN ein__ix ein__ix_subst(ein_ctx *ctx, ein__ix ix, const ein__ix *map, int 
         if (a->kind == EIN__ITER) {
             if ((int)a->slot < nslot) x = map[a->slot];
         } else if (a->kind == EIN__GATHER) {
-            x = ein__ix_gather(ctx, ein__gather_subst(ctx, (ein__ex){a->ex}, map, nslot), a->n);
+            x = ein__ix_gather(ctx, ein__gather_subst(ctx, (ein__ex){a->ex}, map, nslot));
         } else {
             x = ein__ix_subst(ctx, (ein__ix){a->ix}, map, nslot);
             if (x.i && ein__ix_get(ctx, x)->q != 1) return (ein__ix){0};

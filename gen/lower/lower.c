@@ -78,7 +78,7 @@ static ein__ix ein__lower_index(ein__lowerer *l, const ein__ast *a) {
     case EIN__A_MOD: return ein__lower_index_binary(l, a);
     case EIN__A_GATHER: {
         ein__ex read = ein__lower_expr(l, a->kid[0]);
-        return read.i ? ein__ix_gather(l->ctx, read, 0) : (ein__ix){0};
+        return read.i ? ein__ix_gather(l->ctx, read) : (ein__ix){0};
     }
     case EIN__A_STR:
     case EIN__A_LIST:

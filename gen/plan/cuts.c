@@ -235,7 +235,7 @@ static void ein__prove_cuts(ein__prover *z, bool outputs) {
     arrfree(order);
 }
 
-// Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
+// Bodies evaluated while a program is emitted: half a minute at most, whatever the sizes are.
 #define EIN__EMIT_PROOFS ((int64_t)1 << 28)
 
 // By id of a planned value that is a model's tensor: the model's value, where a proof tells that
