@@ -135,15 +135,15 @@ static bool read_in_place(ox *o, ox_node *n, ox_value *x, const ox_const *c, int
     return true;
 }
 
-// Whether integers may be negative, as far as at most `*visits` values before them tell.
+// Whether numbers may be negative, as far as at most `*visits` values before them tell.
 static bool may_be_negative(ox *o, ox_value *v, int *visits) {
     // Of the first: none. Of the second: one where all operands are known to be none, of Where but
     // for its condition. Of the third: none where one operand is.
-    static const char never[] = " ArgMax ArgMin Abs ",
+    static const char never[] = " ArgMax ArgMin Abs Relu Sigmoid ",
                       all[] =
                           " Identity Reshape Flatten Unsqueeze Squeeze Transpose Slice Split "
                           "Concat Expand Tile Cast Add Mul Div Min Where ReduceSum ReduceMax "
-                          "ReduceMin ReduceProd CumSum ",
+                          "ReduceMin ReduceProd CumSum Floor Ceil Round ",
                       one[] = " Max Mod ";
     const ox_const *c = ox_known(o, v);
     const ox_stmt *s = v->maker;

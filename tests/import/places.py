@@ -359,6 +359,9 @@ each("lookup_of_places", lambda: looked_up([
     node("ArgMax", "x", "a", axis=0, keepdims=1), node("Mod", "at five", "m"),
     node("ReduceMax", "m", "top", keepdims=1), node("Add", "a top", "b"),
     node("Min", "b five", "c"), node("Gather", "x c", "y", axis=1)], ""))
+each("lookup_of_floors", lambda: looked_up([
+    node("Relu", "at", "r"), node("Floor", "r", "f"), node("Cast", "f", "i", to=I64),
+    node("Gather", "x i", "y")], "", value("at", [3])))
 each("lookup_of_bytes", lambda: looked_up(
     [node("Cast", "at", "i", to=I64), node("Gather", "x i", "y")], "",
     value("at", [3], TensorProto.UINT8)))
