@@ -52826,9 +52826,12 @@ static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *s
     g->num = EIN__NUM_INT;
     if (step->nval > 2) {
         ein__ex body = ein__kbody(g, r->out);
-        bool whole = ein__kdtype(g, r->out) > EIN__BF16 && ein__kinteger(g, body);
-        if (!whole) g->num = EIN__NUM_FLOAT;
-        if (!whole) g->inner[0].text[0] = "(float)best.place";
+        ein__kinner *in = &g->inner[0];
+        in->whole = ein__kdtype(g, r->acc) > EIN__BF16;
+        in->text[0] = !in->whole ? "(float)best.place"
+                      : g->wide  ? "best.place"
+                                 : "(long long)best.place";
+        g->num = ein__kmember_num(g, r->out);
         ein__kcount(g, body);
         value = ein__kvalue(g, body, 0);
     }

@@ -117,6 +117,18 @@ w = CumSum(b; axis=1)
 vw = Sub(v, w)
 running = Cast(vw; to=f32)
 """
+# What is made of places, of which a product has more bits than counting them takes.
+PLACES = """ein 1
+model p
+input x: f32[2,70000]
+output square, apart
+p = ArgMax(x; axis=1)
+square = Mul(p, p)
+q = ArgMin(x; axis=1)
+r = Mul(q, q)
+s = Sub(r, q)
+apart = Cast(s; to=f32)
+"""
 A = np.array([100000001, 2000000003, 16777217, 65536, 200, -5], np.int32)
 B = np.array([100000000, 2000000000, 16777216, 65536, 7, 3], np.int32)
 C = np.array([1 << 40, (1 << 53) + 1, -(1 << 60), 5, 7, 1 << 33], np.int64)
@@ -231,6 +243,13 @@ def main():
         for options in OPTIONS + (["--rules=-fuse"],):
             checks.none("reductions %s" % " ".join(options),
                         wrong(emitted(folder, "r", options, given), want))
+        places = np.zeros((2, 70000), np.float32)
+        places[[0, 1], [60000, 69999]] = 1
+        places[[0, 1], [65000, 50001]] = -1
+        given = saved(folder, "p", PLACES, {"x": places})
+        want = {"square": np.float32([60000 ** 2, 69999 ** 2]),
+                "apart": np.float32([65000 * 64999, 50001 * 50000])}
+        checks.none("places", wrong(emitted(folder, "p", [], given), want))
         a, b = np.resize(A, (256, 256)), np.resize(B, (256, 256))
         given = saved(folder, "e", ENDED, {"x": np.zeros((256, 1024), np.float32), "a": a, "b": b})
         out = emitted(folder, "e", ["--libs", "none"], given)
