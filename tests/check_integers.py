@@ -81,7 +81,8 @@ input a: i64[9,40]
 input b: i64[9,40]
 input c: i64[9]
 input e: i32[9,40]
-output high, apart, scaled, soft, chosen, ids, across, top, total, less, running
+input z: u8[9,40]
+output bytes, high, apart, scaled, soft, chosen, ids, across, top, total, less, running
 # an integer extremum of a row, and what several passes read as a float and as it is
 m = ReduceMax(e; axes=[1], keepdims=1)
 high = Sub(e, m)
@@ -98,6 +99,12 @@ chosen[i,k] = s[i] + select(a[i,k] == b[i,k], 0.5, 0)
 n = ReduceMin(a; axes=[0], keepdims=1)
 g = Sub(a, n)
 ids = Cast(g; to=f32)
+zf = Cast(z; to=f32)
+zm = ReduceMax(zf; axes=[1], keepdims=1)
+zl = Cast(z; to=i64)
+za = Add(zl, a)
+zb = Sub(za, b)
+bytes[i,k] = zb[i,k] + zm[i,0]
 # maps behind them
 o = ReduceMax(b; axes=[0], keepdims=1)
 h = ReduceMin(b; axes=[0], keepdims=1)
@@ -165,10 +172,12 @@ def reduced():
     a, b = near[:2] + (1 << 40)
     c, e = a[:, 0], near[2].astype(np.int32) + np.int32(100000000)
     f = np.float32
+    z = (near[2] + 60).astype(np.uint8)
     weights = np.exp(e.astype(f).astype(float) - e.astype(f).max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     same = a == b
-    return {"a": a, "b": b, "c": c, "e": e}, {
+    return {"a": a, "b": b, "c": c, "e": e, "z": z}, {
+        "bytes": (z + a - b + z.max(axis=1, keepdims=True)).astype(f),
         "high": e - e.max(axis=1, keepdims=True),
         "apart": (a - b).astype(f),
         "scaled": (a - b).astype(f) * a.astype(f).max(axis=1, keepdims=True),

@@ -259,6 +259,8 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
             ein__ktext t = g->over[i].text;
             if (g->over[i].as.i) return ein__kvalue(g, g->over[i].as, lane);
             if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
+            // Registers are floats, of integers too.
+            if (g->num == EIN__NUM_INT) t.s = ein__namef(g->ctx, "(long long)%s", t.s);
             return t;
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
