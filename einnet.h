@@ -912,6 +912,7 @@ typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
     ein__buffer *buffer;
+    bool *placed;         // by value id: whether it has a layout; those of others are not set
     ein__layout *layout;  // by value id
     ein__val *root;       // by output of the model: the value as planned
     int64_t arena_bytes;  // activations and workspaces
@@ -981,7 +982,8 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
-    ein_math asked;  // desc.math as it was; now it is what the plan is in
+    ein_math asked;              // desc.math as it was; now it is what the plan is in
+    const struct ein__gpu *gpu;  // desc.gpu's, NULL: it has no such name
     ein__arena arena;
     ein__table names;  // interned strings
 
@@ -13304,11 +13306,17 @@ EIN__FN void ein__dense_strides(const ein__shape *s, int64_t *stride) {
     }
 }
 
+// The layout of value `v` in the plan, NULL while it has none.
+static const ein__layout *ein__layout_of(const ein_ctx *ctx, ein__val v) {
+    const ein__plan *p = &ctx->plan;
+    bool placed = (ptrdiff_t)v.i < arrlen(p->placed) && p->placed[v.i];
+    return placed && p->layout[v.i].buffer >= 0 ? &p->layout[v.i] : NULL;
+}
+
 // Strides of value `v`: the planned ones, or dense ones while nothing is planned.
 static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
-    const ein__layout *l = ctx->plan.layout;
-    const int64_t *known = NULL;
-    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0) known = l[v.i].stride;
+    const ein__layout *l = ein__layout_of(ctx, v);
+    const int64_t *known = l ? l->stride : NULL;
     for (int k = 0; k < 2 && v.i; k++)
         if (ctx->turned[k].v.i == v.i) known = ctx->turned[k].stride;
     if (known) memcpy(stride, known, sizeof l->stride);
@@ -17323,8 +17331,7 @@ EIN__FN const ein__gpu *ein__gpu_find(const char *name) {
 }
 
 static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
-    const ein__gpu *g = ein__gpu_find(ctx->desc.gpu ? ctx->desc.gpu : "h200");
-    return g ? g : &ein__gpu_table[0];
+    return ctx->gpu ? ctx->gpu : &ein__gpu_table[0];
 }
 
 // mma.sync of halves came with 7.0; as we use it, with 8.0.
@@ -17853,14 +17860,13 @@ static uint64_t ein__hash_operand(ein__hasher *z, ein__val v) {
     // Before types are settled stand-ins do not tell what will be a half.
     int64_t size = real && ein__is_untyped(ctx) ? 2 : ein__dtype_size(p->dtype);
     uint64_t h = ein__mix(real ? 2 : 3 + (uint64_t)p->dtype, (uint64_t)size);
-    const ein__layout *l = ctx->plan.layout;
-    bool placed = (ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0;
+    const ein__layout *l = ein__layout_of(ctx, v);
     ein__strides_of(ctx, v, stride);
     for (int k = 0; k < p->shape.rank; k++) {
         h = ein__mix(h, (uint64_t)p->shape.d[k]);
         if (p->shape.d[k] > 1) h = ein__mix(h, (uint64_t)stride[k]);
     }
-    h = ein__mix(h, placed ? (uint64_t)l[v.i].offset % EIN__KEY_ALIGN : 0);
+    h = ein__mix(h, l ? (uint64_t)l->offset % EIN__KEY_ALIGN : 0);
     return ein__is_table(ctx, v) ? ein__mix(h, ein__hash_ex(z, ein__scope_of(ctx, v)->body)) : h;
 }
 
@@ -25354,10 +25360,11 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     arrsetlen(z->home, n);
     arrsetlen(z->kind, n);
     arrsetlen(z->root, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        z->home[i] = (ein__val){(uint32_t)i};
-        z->kind[i] = EIN__K_MAP;
-        z->root[i] = false;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        z->home[v.i] = v;
+        z->kind[v.i] = EIN__K_MAP;
+        z->root[v.i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
     ein__mark_unrounded(ctx, z->order, root, nroot);
@@ -25369,7 +25376,7 @@ static void ein__select_members(ein__selector *z) {
     ptrdiff_t n = arrlen(z->home);
     arrsetlen(z->first, n);
     arrsetlen(z->next, n);
-    memset(z->first, 0, (size_t)n * sizeof *z->first);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) z->first[z->order[i].i] = (ein__val){0};
     for (ptrdiff_t i = arrlen(z->order); i-- > 0;) {
         ein__val v = z->order[i], *first = &z->first[z->home[v.i].i];
         z->next[v.i] = *first;
@@ -25406,9 +25413,12 @@ EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot)
     arrsetlen(ctx->kept, 0);
     if (!ctx->online) return false;
     ein__select_begin(&z, root, nroot);
-    for (ptrdiff_t i = 0; i < arrlen(z.kind); i++) {
-        arrput(ctx->kept, z.kind[z.home[i].i] == EIN__K_ATTENTION);
-        any |= ctx->kept[i];
+    arrsetlen(ctx->kept, arrlen(z.kind));
+    memset(ctx->kept, 0, (size_t)arrlen(ctx->kept) * sizeof *ctx->kept);
+    for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
+        uint32_t v = z.order[i].i;
+        ctx->kept[v] = z.kind[z.home[v].i] == EIN__K_ATTENTION;
+        any |= ctx->kept[v];
     }
     ein__select_free(&z);
     return any;
@@ -31565,6 +31575,7 @@ static bool ein__needed_scope(ein_ctx *ctx, ein__val v, const ein__part_read *ne
 static bool ein__find_needs(ein_ctx *ctx, const ein__val *root, int nroot, ein__part_read *need) {
     ein__val *order = ein__live(ctx, root, nroot);
     bool less = false;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) need[order[i].i] = (ein__part_read){.any = false};
     for (ptrdiff_t i = arrlen(order); i-- > 0 && !ctx->status;) {
         ein__val v = order[i];
         ein__scope t;
@@ -31609,12 +31620,15 @@ static ein__val ein__rebuild_needed(ein__pass *z, ein__val v) {
 EIN__FN bool ein__leave_out(ein_ctx *ctx, ein__val *root, int nroot, bool *less) {
     *less = false;
     if (!ein__rule_on(ctx, EIN__RULE_NEEDED)) return true;
-    ein__part_read *need = EIN__NEW(&ctx->arena, ein__part_read, arrlen(ctx->value));
-    memset(need, 0, (size_t)arrlen(ctx->value) * sizeof *need);
+    ein__part_read *need = NULL;
+    arrsetlen(need, arrlen(ctx->value));
     *less = ein__find_needs(ctx, root, nroot, need);
-    if (!*less) return !ctx->status;
-    return ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    bool ok = !ctx->status;
+    if (*less)
+        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
+             ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    arrfree(need);
+    return ok;
 }
 /* ---- rule_repeats.c ---- */
 // Rule `repeats`: a product of weights and a map that has each element d times, p[i] = q[i / d], as
@@ -32460,9 +32474,12 @@ static ein__val ein__rebuild_gates(ein__pass *z, ein__val v) {
 EIN__FN bool ein__part_gates(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
     *changed = false;
     if (!ein__rule_on(ctx, EIN__RULE_GATE)) return true;
-    ein__gated *all = EIN__NEW(&ctx->arena, ein__gated, arrlen(ctx->value));
-    memset(all, 0, (size_t)arrlen(ctx->value) * sizeof *all);
-    return ein__rewrite_program(ctx, root, nroot, ein__rebuild_gates, all, changed);
+    ein__gated *all = NULL;
+    arrsetlen(all, arrlen(ctx->value));
+    memset(all, 0, (size_t)arrlen(all) * sizeof *all);
+    bool ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_gates, all, changed);
+    arrfree(all);
+    return ok;
 }
 /* ---- rule_linear.c ---- */
 // Rule `linear`: a product of weights and a linear map of tensors that are summed over where they
@@ -35696,7 +35713,8 @@ typedef struct ein__seat {
 typedef struct ein__placer {
     ein_ctx *ctx;
     const ein__selector *sel;
-    // By value; stb_ds arrays.
+    ein__val *all;  // values that have a place; stb_ds array
+    // By value, those in `all`; stb_ds arrays.
     bool *view;         // it has no step of its own
     bool *run;          // no input is needed, but what every run computes: an output
     ein__val *product;  // the contraction whose library call stores it; none: a kernel does
@@ -35878,23 +35896,40 @@ static void ein__placer_index(ein__placer *z) {
     }
 }
 
-// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
-EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+// Nothing is known of the values to be placed: those of the program, and inputs and weights that it
+// does not read. Of all values that there are, other plans' among them, these are few.
+static void ein__placer_begin(ein__placer *z) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t n = arrlen(ctx->value);
+    for (ptrdiff_t i = 0; i < arrlen(z->sel->order); i++) arrput(z->all, z->sel->order[i]);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input) + arrlen(ctx->graph.weight); i++) {
+        ptrdiff_t k = i - arrlen(ctx->graph.input);
+        ein__val v = ctx->tensor_value[k < 0 ? ctx->graph.input[i] : ctx->graph.weight[k]];
+        if (!z->sel->uses[v.i]) arrput(z->all, v);
+    }
+    arrsetlen(ctx->plan.placed, n);
+    memset(ctx->plan.placed, 0, (size_t)n * sizeof *ctx->plan.placed);
     arrsetlen(ctx->plan.layout, n);
     arrsetlen(z->view, n);
     arrsetlen(z->run, n);
     arrsetlen(z->product, n);
     arrsetlen(z->reader, n);
     arrsetlen(z->choice, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
-        z->view[i] = z->run[i] = false;
-        z->product[i] = (ein__val){0};
-        z->reader[i] = NULL;
-        z->choice[i] = (ein__seat){0};
+    for (ptrdiff_t i = 0; i < arrlen(z->all); i++) {
+        uint32_t v = z->all[i].i;
+        ctx->plan.placed[v] = true;
+        ctx->plan.layout[v] = (ein__layout){.buffer = EIN__NO_BUFFER};
+        z->view[v] = z->run[v] = false;
+        z->product[v] = (ein__val){0};
+        z->reader[v] = NULL;
+        z->choice[v] = (ein__seat){0};
     }
+}
+
+// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
+EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ein__placer_begin(z);
     for (int k = 0; k < nroot; k++) z->run[root[k].i] = ctx->value[root[k].i].weight_only;
     ein__placer_index(z);
     for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
@@ -35906,7 +35941,8 @@ EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
 }
 
 EIN__FN void ein__placer_free(ein__placer *z) {
-    for (ptrdiff_t i = 0; i < arrlen(z->reader); i++) arrfree(z->reader[i]);
+    for (ptrdiff_t i = 0; i < arrlen(z->all); i++) arrfree(z->reader[z->all[i].i]);
+    arrfree(z->all);
     arrfree(z->view);
     arrfree(z->run);
     arrfree(z->product);
@@ -35963,9 +35999,9 @@ static void ein__relayout_groups(ein__relayout *r) {
     ptrdiff_t n = arrlen(ctx->value);
     arrsetlen(r->group, n);
     arrsetlen(r->of, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        r->group[i] = (int)i;
-        r->of[i] = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        r->group[order[i].i] = (int)order[i].i;
+        r->of[order[i].i] = NULL;
     }
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         ein__val v = order[i];
@@ -36700,9 +36736,10 @@ static void ein__drop_buffers(ein_ctx *ctx, const ein__placer *z) {
         now[i] = kept++;
     }
     arrsetlen(ctx->plan.buffer, kept);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.layout); i++)
-        if (ctx->plan.layout[i].buffer >= 0)
-            ctx->plan.layout[i].buffer = now[ctx->plan.layout[i].buffer];
+    for (ptrdiff_t i = 0; i < arrlen(z->all); i++) {
+        int *b = &ctx->plan.layout[z->all[i].i].buffer;
+        if (*b >= 0) *b = now[*b];
+    }
     arrfree(now);
 }
 
@@ -36712,7 +36749,6 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
     const ein__val *order = z->sel->order;
     ein__relayout r = {.z = z, .price_step = price_step};
     arrsetlen(r.price, arrlen(ctx->value));
-    memset(r.price, 0, (size_t)arrlen(r.price) * sizeof *r.price);
     bool open = false;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         r.price[order[i].i] = ein__price_of(&r, order[i]);
@@ -36726,7 +36762,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         ein__lay_filters(&r);
         ein__drop_buffers(ctx, z);
     }
-    for (ptrdiff_t i = 0; i < arrlen(r.of); i++) arrfree(r.of[i]);
+    for (ptrdiff_t i = 0; r.of && i < arrlen(order); i++) arrfree(r.of[order[i].i]);
     arrfree(r.of);
     arrfree(r.group);
     arrfree(r.price);
@@ -39294,6 +39330,7 @@ static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
     arrfree(p->init);
     arrfree(p->buffer);
+    arrfree(p->placed);
     arrfree(p->layout);
     *p = (ein__plan){0};
 }
@@ -63114,8 +63151,8 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     for (int i = 0; i < 6; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
-    if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
-        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
+    ctx->gpu = ein__gpu_find(ctx->desc.gpu ? ctx->desc.gpu : "h200");
+    if (!ctx->gpu) ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
     ein__check_desc(ctx);
     ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
     if (ctx->desc.math == EIN_MATH_TF32 && !ein__gpu_of(ctx)->tf32)

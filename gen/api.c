@@ -48,8 +48,8 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     for (int i = 0; i < 6; i++)
         if (*text[i]) *text[i] = ein__copy_text(ctx, *text[i], strlen(*text[i]));
     ein__put(&ctx->errors, "");
-    if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
-        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
+    ctx->gpu = ein__gpu_find(ctx->desc.gpu ? ctx->desc.gpu : "h200");
+    if (!ctx->gpu) ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
     ein__check_desc(ctx);
     ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
     if (ctx->desc.math == EIN_MATH_TF32 && !ein__gpu_of(ctx)->tf32)

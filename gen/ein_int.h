@@ -543,6 +543,7 @@ typedef struct ein__plan {
     ein__step *step;  // run, in order; stb_ds arrays
     ein__step *init;  // weight-only steps, once in create
     ein__buffer *buffer;
+    bool *placed;         // by value id: whether it has a layout; those of others are not set
     ein__layout *layout;  // by value id
     ein__val *root;       // by output of the model: the value as planned
     int64_t arena_bytes;  // activations and workspaces
@@ -612,7 +613,8 @@ typedef enum {
 
 struct ein_ctx {
     ein_desc desc;
-    ein_math asked;  // desc.math as it was; now it is what the plan is in
+    ein_math asked;              // desc.math as it was; now it is what the plan is in
+    const struct ein__gpu *gpu;  // desc.gpu's, NULL: it has no such name
     ein__arena arena;
     ein__table names;  // interned strings
 

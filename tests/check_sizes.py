@@ -3,7 +3,8 @@
 
 The rules in the candidates' trails must be the same, and their number nearly so: all dims larger by
 one, each by itself, and each smaller by one where that is possible. A dim that is 1 makes a
-dimension that is none, so it alone may change the number. Ends with `N passed, N failed`.
+dimension that is none, so it alone may change the number. Planning a network takes
+no more than so much memory for each of its layers. Ends with `N passed, N failed`.
 """
 
 import glob
@@ -14,6 +15,8 @@ import subprocess
 import sys
 
 from harness import EINNET, ROOT, Checks
+
+LAYER = 6500000  # bytes that planning may take for a layer of a transformer: some 5000 values
 
 
 def rule_name(text):
@@ -54,8 +57,28 @@ def compare(old, new):
     return problems
 
 
+def peak_memory(path, *options):
+    """Of emit, in bytes."""
+    command = [EINNET, "emit", path, "-o", os.devnull, *options]
+    emit = subprocess.Popen(command)
+    _, status, used = os.wait4(emit.pid, 0)
+    emit.returncode = os.waitstatus_to_exitcode(status)
+    if emit.returncode:
+        raise subprocess.CalledProcessError(emit.returncode, command)
+    return used.ru_maxrss * 1024
+
+
+def check_memory(checks):
+    """Tables by value are filled in for a plan's own values: there are many times as many."""
+    path = os.path.join(ROOT, "models", "bert_base.ein")
+    few, many = (peak_memory(path, "--math", "fp16", "--dim", "Y=%d" % n) for n in (12, 36))
+    layer = (many - few) // 24
+    checks.none("memory", ["%d bytes for a layer of bert_base" % layer] if layer > LAYER else [])
+
+
 def main():
     checks = Checks()
+    check_memory(checks)
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "cases", "*.ein"))):
         dims = model_dims(path)
         base = derivations(path, {})

@@ -57,8 +57,7 @@ EIN__FN const ein__gpu *ein__gpu_find(const char *name) {
 }
 
 static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
-    const ein__gpu *g = ein__gpu_find(ctx->desc.gpu ? ctx->desc.gpu : "h200");
-    return g ? g : &ein__gpu_table[0];
+    return ctx->gpu ? ctx->gpu : &ein__gpu_table[0];
 }
 
 // mma.sync of halves came with 7.0; as we use it, with 8.0.

@@ -54,14 +54,13 @@ static uint64_t ein__hash_operand(ein__hasher *z, ein__val v) {
     // Before types are settled stand-ins do not tell what will be a half.
     int64_t size = real && ein__is_untyped(ctx) ? 2 : ein__dtype_size(p->dtype);
     uint64_t h = ein__mix(real ? 2 : 3 + (uint64_t)p->dtype, (uint64_t)size);
-    const ein__layout *l = ctx->plan.layout;
-    bool placed = (ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0;
+    const ein__layout *l = ein__layout_of(ctx, v);
     ein__strides_of(ctx, v, stride);
     for (int k = 0; k < p->shape.rank; k++) {
         h = ein__mix(h, (uint64_t)p->shape.d[k]);
         if (p->shape.d[k] > 1) h = ein__mix(h, (uint64_t)stride[k]);
     }
-    h = ein__mix(h, placed ? (uint64_t)l[v.i].offset % EIN__KEY_ALIGN : 0);
+    h = ein__mix(h, l ? (uint64_t)l->offset % EIN__KEY_ALIGN : 0);
     return ein__is_table(ctx, v) ? ein__mix(h, ein__hash_ex(z, ein__scope_of(ctx, v)->body)) : h;
 }
 

@@ -102,7 +102,10 @@ static ein__val ein__rebuild_gates(ein__pass *z, ein__val v) {
 EIN__FN bool ein__part_gates(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
     *changed = false;
     if (!ein__rule_on(ctx, EIN__RULE_GATE)) return true;
-    ein__gated *all = EIN__NEW(&ctx->arena, ein__gated, arrlen(ctx->value));
-    memset(all, 0, (size_t)arrlen(ctx->value) * sizeof *all);
-    return ein__rewrite_program(ctx, root, nroot, ein__rebuild_gates, all, changed);
+    ein__gated *all = NULL;
+    arrsetlen(all, arrlen(ctx->value));
+    memset(all, 0, (size_t)arrlen(all) * sizeof *all);
+    bool ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_gates, all, changed);
+    arrfree(all);
+    return ok;
 }

@@ -60,6 +60,7 @@ static bool ein__needed_scope(ein_ctx *ctx, ein__val v, const ein__part_read *ne
 static bool ein__find_needs(ein_ctx *ctx, const ein__val *root, int nroot, ein__part_read *need) {
     ein__val *order = ein__live(ctx, root, nroot);
     bool less = false;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) need[order[i].i] = (ein__part_read){.any = false};
     for (ptrdiff_t i = arrlen(order); i-- > 0 && !ctx->status;) {
         ein__val v = order[i];
         ein__scope t;
@@ -104,10 +105,13 @@ static ein__val ein__rebuild_needed(ein__pass *z, ein__val v) {
 EIN__FN bool ein__leave_out(ein_ctx *ctx, ein__val *root, int nroot, bool *less) {
     *less = false;
     if (!ein__rule_on(ctx, EIN__RULE_NEEDED)) return true;
-    ein__part_read *need = EIN__NEW(&ctx->arena, ein__part_read, arrlen(ctx->value));
-    memset(need, 0, (size_t)arrlen(ctx->value) * sizeof *need);
+    ein__part_read *need = NULL;
+    arrsetlen(need, arrlen(ctx->value));
     *less = ein__find_needs(ctx, root, nroot, need);
-    if (!*less) return !ctx->status;
-    return ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
-           ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    bool ok = !ctx->status;
+    if (*less)
+        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_needed, need) &&
+             ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    arrfree(need);
+    return ok;
 }

@@ -81,7 +81,8 @@ typedef struct ein__seat {
 typedef struct ein__placer {
     ein_ctx *ctx;
     const ein__selector *sel;
-    // By value; stb_ds arrays.
+    ein__val *all;  // values that have a place; stb_ds array
+    // By value, those in `all`; stb_ds arrays.
     bool *view;         // it has no step of its own
     bool *run;          // no input is needed, but what every run computes: an output
     ein__val *product;  // the contraction whose library call stores it; none: a kernel does
@@ -263,23 +264,40 @@ static void ein__placer_index(ein__placer *z) {
     }
 }
 
-// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
-EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+// Nothing is known of the values to be placed: those of the program, and inputs and weights that it
+// does not read. Of all values that there are, other plans' among them, these are few.
+static void ein__placer_begin(ein__placer *z) {
     ein_ctx *ctx = z->ctx;
     ptrdiff_t n = arrlen(ctx->value);
+    for (ptrdiff_t i = 0; i < arrlen(z->sel->order); i++) arrput(z->all, z->sel->order[i]);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input) + arrlen(ctx->graph.weight); i++) {
+        ptrdiff_t k = i - arrlen(ctx->graph.input);
+        ein__val v = ctx->tensor_value[k < 0 ? ctx->graph.input[i] : ctx->graph.weight[k]];
+        if (!z->sel->uses[v.i]) arrput(z->all, v);
+    }
+    arrsetlen(ctx->plan.placed, n);
+    memset(ctx->plan.placed, 0, (size_t)n * sizeof *ctx->plan.placed);
     arrsetlen(ctx->plan.layout, n);
     arrsetlen(z->view, n);
     arrsetlen(z->run, n);
     arrsetlen(z->product, n);
     arrsetlen(z->reader, n);
     arrsetlen(z->choice, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
-        z->view[i] = z->run[i] = false;
-        z->product[i] = (ein__val){0};
-        z->reader[i] = NULL;
-        z->choice[i] = (ein__seat){0};
+    for (ptrdiff_t i = 0; i < arrlen(z->all); i++) {
+        uint32_t v = z->all[i].i;
+        ctx->plan.placed[v] = true;
+        ctx->plan.layout[v] = (ein__layout){.buffer = EIN__NO_BUFFER};
+        z->view[v] = z->run[v] = false;
+        z->product[v] = (ein__val){0};
+        z->reader[v] = NULL;
+        z->choice[v] = (ein__seat){0};
     }
+}
+
+// Buffers and layouts for all values of the selection; `root` in the order of the model's outputs.
+EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ein__placer_begin(z);
     for (int k = 0; k < nroot; k++) z->run[root[k].i] = ctx->value[root[k].i].weight_only;
     ein__placer_index(z);
     for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
@@ -291,7 +309,8 @@ EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
 }
 
 EIN__FN void ein__placer_free(ein__placer *z) {
-    for (ptrdiff_t i = 0; i < arrlen(z->reader); i++) arrfree(z->reader[i]);
+    for (ptrdiff_t i = 0; i < arrlen(z->all); i++) arrfree(z->reader[z->all[i].i]);
+    arrfree(z->all);
     arrfree(z->view);
     arrfree(z->run);
     arrfree(z->product);

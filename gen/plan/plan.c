@@ -5,6 +5,7 @@ static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
     arrfree(p->init);
     arrfree(p->buffer);
+    arrfree(p->placed);
     arrfree(p->layout);
     *p = (ein__plan){0};
 }

@@ -47,9 +47,9 @@ static void ein__relayout_groups(ein__relayout *r) {
     ptrdiff_t n = arrlen(ctx->value);
     arrsetlen(r->group, n);
     arrsetlen(r->of, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        r->group[i] = (int)i;
-        r->of[i] = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        r->group[order[i].i] = (int)order[i].i;
+        r->of[order[i].i] = NULL;
     }
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         ein__val v = order[i];

@@ -263,9 +263,10 @@ static void ein__drop_buffers(ein_ctx *ctx, const ein__placer *z) {
         now[i] = kept++;
     }
     arrsetlen(ctx->plan.buffer, kept);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.layout); i++)
-        if (ctx->plan.layout[i].buffer >= 0)
-            ctx->plan.layout[i].buffer = now[ctx->plan.layout[i].buffer];
+    for (ptrdiff_t i = 0; i < arrlen(z->all); i++) {
+        int *b = &ctx->plan.layout[z->all[i].i].buffer;
+        if (*b >= 0) *b = now[*b];
+    }
     arrfree(now);
 }
 
@@ -275,7 +276,6 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
     const ein__val *order = z->sel->order;
     ein__relayout r = {.z = z, .price_step = price_step};
     arrsetlen(r.price, arrlen(ctx->value));
-    memset(r.price, 0, (size_t)arrlen(r.price) * sizeof *r.price);
     bool open = false;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         r.price[order[i].i] = ein__price_of(&r, order[i]);
@@ -289,7 +289,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         ein__lay_filters(&r);
         ein__drop_buffers(ctx, z);
     }
-    for (ptrdiff_t i = 0; i < arrlen(r.of); i++) arrfree(r.of[i]);
+    for (ptrdiff_t i = 0; r.of && i < arrlen(order); i++) arrfree(r.of[order[i].i]);
     arrfree(r.of);
     arrfree(r.group);
     arrfree(r.price);

@@ -16,11 +16,17 @@ EIN__FN void ein__dense_strides(const ein__shape *s, int64_t *stride) {
     }
 }
 
+// The layout of value `v` in the plan, NULL while it has none.
+static const ein__layout *ein__layout_of(const ein_ctx *ctx, ein__val v) {
+    const ein__plan *p = &ctx->plan;
+    bool placed = (ptrdiff_t)v.i < arrlen(p->placed) && p->placed[v.i];
+    return placed && p->layout[v.i].buffer >= 0 ? &p->layout[v.i] : NULL;
+}
+
 // Strides of value `v`: the planned ones, or dense ones while nothing is planned.
 static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
-    const ein__layout *l = ctx->plan.layout;
-    const int64_t *known = NULL;
-    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0) known = l[v.i].stride;
+    const ein__layout *l = ein__layout_of(ctx, v);
+    const int64_t *known = l ? l->stride : NULL;
     for (int k = 0; k < 2 && v.i; k++)
         if (ctx->turned[k].v.i == v.i) known = ctx->turned[k].stride;
     if (known) memcpy(stride, known, sizeof l->stride);

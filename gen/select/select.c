@@ -762,10 +762,11 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     arrsetlen(z->home, n);
     arrsetlen(z->kind, n);
     arrsetlen(z->root, n);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        z->home[i] = (ein__val){(uint32_t)i};
-        z->kind[i] = EIN__K_MAP;
-        z->root[i] = false;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        z->home[v.i] = v;
+        z->kind[v.i] = EIN__K_MAP;
+        z->root[v.i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
     ein__mark_unrounded(ctx, z->order, root, nroot);
@@ -777,7 +778,7 @@ static void ein__select_members(ein__selector *z) {
     ptrdiff_t n = arrlen(z->home);
     arrsetlen(z->first, n);
     arrsetlen(z->next, n);
-    memset(z->first, 0, (size_t)n * sizeof *z->first);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) z->first[z->order[i].i] = (ein__val){0};
     for (ptrdiff_t i = arrlen(z->order); i-- > 0;) {
         ein__val v = z->order[i], *first = &z->first[z->home[v.i].i];
         z->next[v.i] = *first;
@@ -814,9 +815,12 @@ EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot)
     arrsetlen(ctx->kept, 0);
     if (!ctx->online) return false;
     ein__select_begin(&z, root, nroot);
-    for (ptrdiff_t i = 0; i < arrlen(z.kind); i++) {
-        arrput(ctx->kept, z.kind[z.home[i].i] == EIN__K_ATTENTION);
-        any |= ctx->kept[i];
+    arrsetlen(ctx->kept, arrlen(z.kind));
+    memset(ctx->kept, 0, (size_t)arrlen(ctx->kept) * sizeof *ctx->kept);
+    for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
+        uint32_t v = z.order[i].i;
+        ctx->kept[v] = z.kind[z.home[v].i] == EIN__K_ATTENTION;
+        any |= ctx->kept[v];
     }
     ein__select_free(&z);
     return any;

@@ -59,6 +59,7 @@ static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int off
 static void ensure_layouts(ein_ctx *ctx) {
     while (arrlen(ctx->plan.layout) < arrlen(ctx->value))
         arrput(ctx->plan.layout, (ein__layout){0});
+    while (arrlen(ctx->plan.placed) < arrlen(ctx->value)) arrput(ctx->plan.placed, true);
 }
 
 static ein__val input(ein_ctx *ctx, ein__dtype t, int rank, const int64_t *dims) {

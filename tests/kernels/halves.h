@@ -53,8 +53,8 @@ static void halves_functions(ein_ctx *ctx, int64_t a, int64_t b) {
 
 static void halves(ein_ctx *ctx) {
     static const int64_t extent[] = {1, 8, 12, 24, 49, 256, 2001, 2048};
-    const char *gpu = ctx->desc.gpu;
-    ctx->desc.gpu = "nano";
+    const ein__gpu *gpu = ctx->gpu;
+    ctx->gpu = ein__gpu_find("nano");
     for (int k = 0; k < COUNT(extent); k++) {
         int64_t b = extent[k], a = 2300 / b + 2;
         halves_map(ctx, a, b, EIN__F16, k % 3 == 1 ? 8 : 0, k % 3 == 1 ? 8 : 0);
@@ -64,5 +64,5 @@ static void halves(ein_ctx *ctx) {
         halves_functions(ctx, a, b);
     }
     halves_row(ctx, 2, 10000);
-    ctx->desc.gpu = gpu;
+    ctx->gpu = gpu;
 }

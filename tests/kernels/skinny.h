@@ -39,17 +39,17 @@ static void skinny_grid(ein_ctx *ctx, int64_t p, int64_t q, int64_t k, const cha
 static void skinny_products(ein_ctx *ctx) {
     static const int64_t rows[] = {1, 2, 3, 5, 7, 16}, lines[] = {8, 9, 49, 100, 203, 516},
                          terms[] = {64, 68, 100, 260, 516, 1028};
-    const char *gpu = ctx->desc.gpu;
+    const ein__gpu *gpu = ctx->gpu;
     for (int i = 0; i < COUNT(rows); i++)
         for (int k = 0; k < 3; k++) {
             int64_t n = lines[(i + 2 * k) % COUNT(lines)], c = terms[(2 * i + k) % COUNT(terms)];
-            ctx->desc.gpu = k % 2 ? "nano" : gpu;
+            ctx->gpu = k % 2 ? ein__gpu_find("nano") : gpu;
             if (rows[i] * n * c > 400000) continue;
             ein__dtype t = (i + k) % 3 == 2 ? EIN__F16 : (i + k) % 4 == 1 ? EIN__BF16 : EIN__F32;
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n, c, NULL, t);
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n / 4 * 4, c + i, "021", t);
         }
-    ctx->desc.gpu = gpu;
+    ctx->gpu = gpu;
     for (int64_t p = 31; p <= 32; p++) {
         skinny_grid(ctx, p, 16, 260, NULL);
         skinny_grid(ctx, p, 16, 260, "201");

@@ -67,8 +67,8 @@ static void strips(ein_ctx *ctx) {
         {12, 20, 3, 3, 1, 2, 2, 2}, {1, 2001, 1, 3, 1, 1, 0, 1}, {13, 12, 3, 1, 1, 1, 1, 0},
         {9, 9, 2, 2, 2, 1, 0, 0},   {8, 8, 7, 7, 1, 1, 3, 3},    {3, 8, 3, 3, 1, 1, 3, 5},
         {17, 20, 2, 2, 1, 3, 0, 0}, {11, 16, 3, 3, 3, 1, 1, 1},  {3, 3, 3, 3, 1, 1, 1, 1}};
-    const char *gpu = ctx->desc.gpu;
-    ctx->desc.gpu = "nano";
+    const ein__gpu *gpu = ctx->gpu;
+    ctx->gpu = ein__gpu_find("nano");
     for (int i = 0; i < COUNT(cases); i++) {
         strip(ctx, cases[i], EIN__F32, EIN__F32, i % 3 == 2 ? 3 : 0, i % 3 == 2);
         strip(ctx, cases[i], EIN__F16, EIN__F16, 0, 0);
@@ -87,5 +87,5 @@ static void strips(ein_ctx *ctx) {
     strip(ctx, whole, EIN__F32, EIN__F32, 0, 1);
     strip(ctx, whole, EIN__F32, EIN__F32, 2, 0);
     strip(ctx, cut, EIN__F32, EIN__F32, 2, 0);
-    ctx->desc.gpu = gpu;
+    ctx->gpu = gpu;
 }
