@@ -15140,6 +15140,20 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
 
+// Whether map `s` answers a question about two that vary apart, as which row of one is which of the
+// other: there are more answers than what is asked about, and asking is no more than reading one.
+static bool ein__asks_apart(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    double c;
+    if (e->op != EIN__X_SELECT || !ein__ex_is_const(ctx, e->kid[2], &c) ||
+        !ein__ex_is_const(ctx, e->kid[3], &c))
+        return false;
+    uint32_t wide = 0, used[2];
+    for (uint32_t i = 0; i < s->nt; i++) wide |= (uint32_t)(s->n[i] > 1) << i;
+    for (int k = 0; k < 2; k++) used[k] = ein__ex_uses(ctx, e->kid[k]) & wide;
+    return used[0] & ~used[1] && used[1] & ~used[0];
+}
+
 // Map `v`, once `old`, which gives the same along some of its dimensions, as a copy of a map that
 // does not have them. What a copy repeats is computed once and, by those who see through copies,
 // read where it lies: an Expand in front of arithmetic is as good as one that is not written.
@@ -15148,6 +15162,7 @@ static ein__val ein__as_repeated(ein__pass *z, ein__val old, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     bool output = z->uses[old.i] > z->readers.first[old.i + 1] - z->readers.first[old.i];
     if (s->reduce != EIN__R_NONE || output || !ein__ex_get(ctx, s->body)->nkid) return v;
+    if (ein__asks_apart(ctx, s)) return v;
     uint32_t used = ein__ex_uses(ctx, s->body);
     ein__scope once = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
