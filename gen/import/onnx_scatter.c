@@ -4,7 +4,7 @@
 #include <math.h>
 
 // Of places and updates, each of which are compared; of places with an update that is known.
-enum { MAX_PAIRS = 1 << 24, MAX_PLACES = 1 << 24 };
+enum { MAX_PAIRS = 1 << 28, MAX_PLACES = 1 << 24 };
 
 // x with its first `k` axes as one: [P,..].
 static ox_value *joined(ox *o, ox_node *n, const char *suffix, ox_value *x, int k) {

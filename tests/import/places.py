@@ -182,8 +182,10 @@ each("scatter_nd_too_often", lambda: Case(
 each("scatter_nd_into_too_much", lambda: Case(
     scatter("ScatterND", [[1], [5]], [1 << 30], [2]), code=4,
     text="operator 'ScatterND' into 1073741824 places"))
+each("scatter_computed_many", lambda: stored("ScatterND", [[0], [4999]] * 2500, [5000], [5000]))
 each("scatter_computed_too_many", lambda: Case(
-    stored("ScatterND", [[0]] * 5000, [5000], [5000]).model, code=4, text="too many to compare"))
+    stored("ScatterND", [[0]] * 20000, [20000], [20000]).model, code=4,
+    text="too many to compare"))
 
 
 @case
