@@ -2137,12 +2137,13 @@ static const ein__foreign ein__foreign_op[] = {
     {" silu swish ", "y[i] = x[i] * sigmoid(x[i])"},
     {" rsqrt ", "y[i] = rsqrt(x[i])"},
     {" square sqr ", "y[i] = square(x[i])"},
-    {" affinegrid attention bitshift castlike centercroppad col2im concatfromsequence "
-     "constantofshape cumprod deformconv dequantizelinear det dft gathernd globallppool gridsample "
-     "gru if isinf loop lppool lrn lstm maxunpool meanvariancenormalization melweightmatrix onehot "
-     "quantizelinear reversesequence rmsnormalization rnn roialign rotaryembedding scan scatter "
-     "scatterelements scatternd sequenceat sequenceconstruct sequenceempty sequenceerase "
-     "sequenceinsert sequencelength shrink splittosequence stft swiglu tensorscatter ",
+    {" affinegrid attention bitshift bitwiseand bitwisenot bitwiseor bitwisexor castlike "
+     "centercroppad col2im concatfromsequence constantofshape cumprod deformconv "
+     "dequantizelinear det dft gathernd globallppool gridsample gru if isinf loop lppool lrn "
+     "lstm maxunpool meanvariancenormalization melweightmatrix onehot quantizelinear "
+     "reversesequence rmsnormalization rnn roialign rotaryembedding scan scatter scatterelements "
+     "scatternd sequenceat sequenceconstruct sequenceempty sequenceerase sequenceinsert "
+     "sequencelength shrink splittosequence stft swiglu tensorscatter ",
      EIN__IMPORTED},
     {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfc "
      "erfinv exp2 expm1 flip glu ldexp log10 log1p log2 logit logsigmoid maxout nand ne nor "

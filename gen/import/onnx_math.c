@@ -314,6 +314,110 @@ static void convert_shift(ox *o, ox_node *n) {
     ox_end_binary(o, n, right ? "Div" : "Mul", x, power);
 }
 
+// ---- bits by arithmetic ----
+
+// The known operand of one of the bitwise operators, and in *x the other.
+static const ox_const *mask_of(ox *o, ox_node *n, ox_value **x) {
+    const ox_const *mask = NULL;
+    for (int k = 1; k >= 0 && !mask; k--) {
+        mask = ox_known(o, ox_in(o, n, k));
+        *x = ox_in(o, n, 1 - k);
+    }
+    if (!mask || mask->count > OX_FOLD_LIMIT ||
+        ((*x)->dtype != CLI_I32 && (*x)->dtype != CLI_I64)) {
+        ox_unsupported(o, n, "%s of %s%s: integers have no bits here, only values", n->op,
+                       cli_dtype_name((*x)->dtype),
+                       mask ? "" : ", both of which are computed at run time");
+    }
+    return mask;
+}
+
+// Takes the lowest run of ones off `mask`, a number without a sign: bits *from .. *to, none: 0, 0.
+static uint64_t next_run(uint64_t mask, int *from, int *to) {
+    *from = *to = 0;
+    if (!mask) {
+        return 0;
+    }
+    while (!(mask >> *from & 1)) {
+        ++*from;
+    }
+    for (*to = *from; mask >> *to & 1; ++*to) {
+        mask ^= (uint64_t)1 << *to;
+    }
+    return mask;
+}
+
+// What x has below bits that are known, as 2^bit says: the rest of a division.
+static ox_value *bits_below(ox *o, ox_node *n, ox_value *x, const ox_const *power) {
+    return ox_binary(o, n, "Mod", ".below", x, ox_constant(o, ox_base(o, n), ".power", power));
+}
+
+// x and a mask: every run of ones in it is the difference of what x has below its ends. Of masks
+// below zero, whose complement says what is left out: x less that.
+static ox_value *kept_bits(ox *o, ox_node *n, ox_value *x, const ox_const *mask) {
+    ox_const *left = ox_make(o, CLI_I64, mask->rank, mask->dims);
+    bool negative = mask->count && ox_geti(mask, 0) < 0, more = true;
+    for (int64_t i = 0; i < mask->count; i++) {
+        int64_t m = ox_geti(mask, i);
+        int64_t bits = negative ? ~m : m;
+        if (bits < 0 || bits >= (int64_t)1 << (x->dtype == CLI_I32 ? 30 : 62)) {
+            ox_unsupported(o, n, "%s with %lld%s", n->op, (long long)m,
+                           bits < 0 ? " beside numbers of the other sign" : "");
+        }
+        ox_seti(left, i, bits);
+    }
+    ox_value *kept = NULL;
+    while (more) {
+        ox_const *high = ox_make(o, x->dtype, mask->rank, mask->dims);
+        ox_const *low = ox_make(o, x->dtype, mask->rank, mask->dims);
+        bool ones = true;
+        more = false;
+        for (int64_t i = 0; i < mask->count; i++) {
+            int from, to;
+            uint64_t rest = next_run((uint64_t)ox_geti(left, i), &from, &to);
+            ox_seti(high, i, (int64_t)1 << to);
+            ox_seti(low, i, (int64_t)1 << from);
+            ox_seti(left, i, (int64_t)rest);
+            ones = ones && from == 0;
+            more = more || rest;
+        }
+        ox_value *run = bits_below(o, n, x, high);
+        if (!ones) {
+            run = ox_binary(o, n, "Sub", ".run", run, bits_below(o, n, x, low));
+        }
+        kept = kept ? ox_binary(o, n, "Add", ".kept", kept, run) : run;
+    }
+    return negative ? ox_binary(o, n, "Sub", ".kept", x, kept) : kept;
+}
+
+// x & m, x | m = x + (m - (x & m)) and x ^ m = (x - (x & m)) + (m - (x & m)), none of which leaves
+// the range.
+static void convert_bits(ox *o, ox_node *n) {
+    ox_value *x;
+    const ox_const *mask = mask_of(o, n, &x);
+    ox_value *kept = kept_bits(o, n, x, mask);
+    if (!strcmp(n->op, "BitwiseAnd")) {
+        ox_bind_as(o, n, 0, "Identity", kept, NULL, (ox_list){0});
+        return;
+    }
+    ox_value *m = ox_constant(o, ox_base(o, n), ".mask", mask);
+    m = ox_binary(o, n, "Sub", ".added", m, kept);
+    if (!strcmp(n->op, "BitwiseXor")) {
+        x = ox_binary(o, n, "Sub", ".left", x, kept);
+    }
+    ox_end_binary(o, n, "Add", x, m);
+}
+
+// ~x = -1 - x
+static void convert_bitwise_not(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    if (x->dtype != CLI_I32 && x->dtype != CLI_I64) {
+        ox_unsupported(o, n, "BitwiseNot of %s: integers have no bits here, only values",
+                       cli_dtype_name(x->dtype));
+    }
+    ox_end_binary(o, n, "Sub", ox_number(o, n, ".ones", x->dtype, -1), x);
+}
+
 // ---- determinants ----
 
 enum { DET_SIZE = 3 };  // of matrices up to which they are written out: 9 products
@@ -431,6 +535,10 @@ const ox_row ox_math_rows[] = {
     {"Erf", 1, 1, ox_plain},
     {"Gelu", 1, 1, convert_gelu},
     {"BitShift", 2, 2, convert_shift},
+    {"BitwiseAnd", 2, 2, convert_bits},
+    {"BitwiseOr", 2, 2, convert_bits},
+    {"BitwiseXor", 2, 2, convert_bits},
+    {"BitwiseNot", 1, 1, convert_bitwise_not},
     {"Det", 1, 1, convert_det},
     {NULL, 0, 0, NULL},
 };

@@ -79,8 +79,7 @@ static const struct {
      "or "
      "with QuantizeLinear and DequantizeLinear around float operators",
      " ConvInteger MatMulInteger QLinearConv QLinearMatMul "},
-    {"integers have no bits here, only values",
-     " BitCast BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "},
+    {"integers have no bits here, only values", " BitCast "},
     {"positions that add up or overlap where they are computed are not supported", " MaxRoiPool "},
     {"its scale is computed at run time; export the model with static quantisation or without",
      " DynamicQuantizeLinear "},

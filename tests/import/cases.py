@@ -741,8 +741,8 @@ def functions_that_double():
 @case
 def all_unsupported_are_listed():
     nodes = [node("Bernoulli", "x", "a", name="one"), node("Seluu", "a", "b", name="two"),
-             node("Relu", "b", "c"), node("BitwiseNot", "c", "d", name="three"),
-             node("BitwiseNot", "x", "e", name="four"), node("Reluu", "x", "f", name="five"),
+             node("Relu", "b", "c"), node("BitCast", "c", "d", name="three"),
+             node("BitCast", "x", "e", name="four"), node("Reluu", "x", "f", name="five"),
              helper.make_node("Gelu", ["f"], ["y"], "six", domain="com.microsoft")]
     nodes += [node("Add", "d e", "g"), node("Add", "g y", "z")]
     return Case(model(nodes, {"x": [2, 2]}, "z", extra=["com.microsoft"]), 4,

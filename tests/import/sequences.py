@@ -4,6 +4,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from cases import I64, Case, case, const, each, ints, model, node, value
+from places import typed
+
+TYPES = {I64: np.int64, TensorProto.INT32: np.int32}
 
 
 @case
@@ -67,6 +70,31 @@ def shifts():
 each("shift_bytes", lambda: Case(model([node("BitShift", "x by", direction="LEFT")], {
     "x": value("x", [3], TensorProto.UINT8)}, "y", [const("by", np.uint8([1, 2, 3]))], opset=11),
     code=4, text="BitShift of u8"))
+def bitwise(op, mask, kind=I64, swapped=False):
+    """What is computed at run time and a mask; the sum keeps the rest of the network there."""
+    numbers = [0, 1, -1, 7, -8, 1 << 20, -(1 << 29) - 5, 123456789, -987654321]
+    wide = [] if kind == TensorProto.INT32 else [(1 << 40) + 77, -(1 << 45) - 3, 2 ** 62 + 5]
+    x = np.array(numbers + wide, TYPES[kind])[:, None]
+    inputs = "m x" if swapped else "x m"
+    made = model([node(op, inputs, "y")] if op != "BitwiseNot" else [node(op, "x")],
+                 {"x": value("x", list(x.shape), kind)}, "y", [const("m", mask, TYPES[kind])],
+                 opset=18)
+    return Case(typed(made, y=kind), inputs={"x": x})
+
+
+for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+    for name, mask in (("low", 15), ("runs", [0x5A5A5A, 0, 1, 1 << 27]), ("signs", [-16, -1, ~96])):
+        each(f"{op}_{name}", lambda o=op, m=mask: bitwise(o, m))
+        each(f"{op}_{name}_i32", lambda o=op, m=mask: bitwise(o, m, TensorProto.INT32, True))
+each("bitwise_not", lambda: bitwise("BitwiseNot", 0))
+each("bitwise_wide", lambda: bitwise("BitwiseXor", [(1 << 50) - 3, 1 << 61]))
+each("bitwise_computed", lambda: Case(model([node("BitwiseXor", "x z")], {
+    "x": value("x", [3], I64), "z": value("z", [3], I64)}, "y", opset=18), code=4,
+    text="BitwiseXor of i64, both of which are computed at run time: integers have no bits here"))
+each("bitwise_of_both_signs", lambda: Case(bitwise("BitwiseAnd", [3, -3]).model, code=4,
+                                           text="with -3 beside numbers of the other sign"))
+each("bitwise_of_all", lambda: Case(bitwise("BitwiseAnd", 2 ** 63 - 1).model, code=4,
+                                    text="BitwiseAnd with 9223372036854775807"))
 each("det_2", lambda: Case(model([node("Det", "x")], {"x": [5, 2, 2]}, "y", opset=11)))
 each("det_3", lambda: Case(model([node("Det", "x")], {"x": [4, 2, 3, 3]}, "y", opset=11)))
 each("det_1", lambda: Case(model([node("Det", "x")], {"x": [4, 1, 1]}, "y", opset=11)))
