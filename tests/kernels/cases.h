@@ -202,7 +202,7 @@ static void map_gather(ein_ctx *ctx) {
         for (int i = 0; i < 9; i++) contents(index)[i] = i * 5 % 11 - 2;  // some are outside
         ein__ex at = READ(index, 0, it(ctx, 0, 9));
         for (int n = 0; n < 2; n++) {
-            ein__ix row = ein__ix_gather(ctx, at, 0);
+            ein__ix row = ein__ix_gather(ctx, at);
             CHECK("gather", EIN__K_MAP,
                   define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(9, 16),
                          READ(u, 0.75, n ? ADDC(row, 1) : row, it(ctx, 1, 16))));
@@ -211,7 +211,7 @@ static void map_gather(ein_ctx *ctx) {
         CHECK("gather_in", EIN__K_MAP,
               define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(7, 16),
                      READ(u, -9, it(ctx, 0, 7),
-                          ein__ix_floordiv(ctx, ADDC(ein__ix_gather(ctx, at, 0), 1), 2))));
+                          ein__ix_floordiv(ctx, ADDC(ein__ix_gather(ctx, at), 1), 2))));
     }
 }
 
