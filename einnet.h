@@ -38133,8 +38133,12 @@ static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
         if (l[e->val].buffer != l[v.i].buffer) continue;
         ok = e->val == v.i;
         for (int d = 0; ok && d < shape->rank; d++) {
+            const ein__index *f = ein__ix_get(ctx, e->ix[d]);
             uint32_t t;
-            ok = shape->d[d] == 1 || (ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d);
+            // Where there is one place, what is read beyond it is padding.
+            if (shape->d[d] == 1)
+                ok = f->lo == 0 && f->hi == 0 && !ein__ix_has_gather(ctx, e->ix[d]);
+            else ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d;
         }
     }
     return ok;
@@ -55321,7 +55325,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
     bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
     bool converts = (half && !fp16) || type == EIN__BF16;
-    bool computed = read.i != r->main[side].i || converts, vector = false;
+    // What a load finds nowhere is zero; what it computes may be padding.
+    bool pads = ein__ex_get(c, read)->bits != 0;
+    bool computed = read.i != r->main[side].i || converts || pads, vector = false;
     ein__kfeed f = {.moves = false};
     ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;

@@ -671,7 +671,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
     bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
     bool converts = (half && !fp16) || type == EIN__BF16;
-    bool computed = read.i != r->main[side].i || converts, vector = false;
+    // What a load finds nowhere is zero; what it computes may be padding.
+    bool pads = ein__ex_get(c, read)->bits != 0;
+    bool computed = read.i != r->main[side].i || converts || pads, vector = false;
     ein__kfeed f = {.moves = false};
     ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;

@@ -44,8 +44,12 @@ static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
         if (l[e->val].buffer != l[v.i].buffer) continue;
         ok = e->val == v.i;
         for (int d = 0; ok && d < shape->rank; d++) {
+            const ein__index *f = ein__ix_get(ctx, e->ix[d]);
             uint32_t t;
-            ok = shape->d[d] == 1 || (ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d);
+            // Where there is one place, what is read beyond it is padding.
+            if (shape->d[d] == 1)
+                ok = f->lo == 0 && f->hi == 0 && !ein__ix_has_gather(ctx, e->ix[d]);
+            else ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d;
         }
     }
     return ok;
