@@ -433,10 +433,11 @@ static bool ein__kthreads(ein__kgen *g, int64_t threads, const char *index,
     return ein__kgrid(g->ctx, l, ein__ceil(threads, block), block);
 }
 
-// Whether `vec` elements of `out`, stored where `row` says, lie together along slot `v`.
+// Whether `vec` elements of `out`, stored where `row` says, lie together along slot `v`; those of
+// different slices do not.
 static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
                               const ein__krow *row) {
-    if (row->k[v] != 1 || g->slot[v].n % vec) return false;
+    if (row->k[v] != 1 || g->slot[v].n % vec || (g->sliced >> v & 1)) return false;
     if (g->ctx->plan.layout[out.i].offset % vec) return false;
     for (int d = 0; d < EIN__MAX_ITERS; d++)
         if (d != v && !g->slot[d].gone && row->k[d] % vec) return false;
