@@ -161,14 +161,22 @@ typedef struct ein__pkernel {
     bool half;
 } ein__pkernel;
 
+// Whether `*s` begins with type `word` and a blank, which it moves to: some types begin as others.
+static bool ein__key_type(const char **s, const char *word) {
+    size_t n = strlen(word);
+    bool found = !strncmp(*s, word, n) && !strncmp(*s + n, " n=", 3);
+    if (found) *s += n;
+    return found;
+}
+
 // An operand's line behind its mark: `float n=100 at=0`. False: it is none.
 static bool ein__read_argument(const char *s, const char **type, int64_t *n, int64_t *at) {
     static const char *const shared[] = {"float4", "unsigned"};
     *type = NULL;
     for (int t = 0; t < 2 && !*type; t++)
-        if (ein__key_word(&s, shared[t])) *type = shared[t];
+        if (ein__key_type(&s, shared[t])) *type = shared[t];
     for (int t = 0; t < EIN__NDTYPE && !*type; t++)
-        if (ein__key_word(&s, ein__kctype((ein__dtype)t))) *type = ein__kctype((ein__dtype)t);
+        if (ein__key_type(&s, ein__kctype((ein__dtype)t))) *type = ein__kctype((ein__dtype)t);
     return *type && ein__key_number(&s, " n=", n, EIN__MAX_ELEMENTS) &&
            ein__key_number(&s, " at=", at, EIN__KEY_ALIGN) && *s == '\n';
 }

@@ -35,6 +35,15 @@ for math in fp32:fma tf32:tf32 fp16:tensor; do
         "$work/math.cu"
 done
 
+# Names of their elements' types begin as those of others do.
+for type in bool i8 i32 i64 f16; do
+    printf '%s\n' 'ein 1' 'model typed' "input m: $type[64]" 'input x: f32[64,8]' 'output y' \
+        'y[n,c] = select(m[n] != 0, exp(x[n,c]), x[n,c-1]) where pad x 0' > "$work/typed.ein"
+    check "$type: a probe of a map that reads it" $einnet probe "$work/typed.ein" \
+        -o "$work/typed.cu"
+    check "$type: it is measured" grep -q '"kernel map ' "$work/typed.cu"
+done
+
 # ---- parts
 
 parts_of() { # NAME OPTION...
