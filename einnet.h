@@ -20157,6 +20157,7 @@ typedef struct ein__kernel {
     ein__val also;       // ... and the map of its rows that it stores too, or none
     bool addend;         // the definition behind a product's is one that is added to it
     bool fma;            // a product that keeps FP32 where the mode has tensor cores
+    bool finished;       // maps finish its sums (sums.c)
     const int64_t *out;  // strides of the result; NULL: dense
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
@@ -20725,6 +20726,118 @@ EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     if (ein__results_of(ctx, s) <= EIN__SHARED_OUTPUTS && s->n[s->nt] >= 32) return false;
     return ein__running_term(ctx, s, p, term);
 }
+/* ---- picks.c ---- */
+// Reductions whose terms are nothing but where a number of the term is one of the result
+// (ein__picks_terms), with channels: iterators of the result that do not decide which terms these
+// are,
+//     y[n,c] = sum(e) select(at[e] == n, u[e,c], 0).
+// A warp, or the eight of a block, has a row of them: lanes ask about a term each, and what is
+// found they add together, a channel each or four (emit_picks.c). That is a question for a row and
+// a term instead of one for every channel.
+
+enum {
+    EIN__PICKS_AHEAD = 8,         // terms that a lane asks about in a turn
+    EIN__PICKS_LIST = 32,         // as many found ones are added once they are there
+    EIN__PICKS_WARPS = 8,         // of a block
+    EIN__PICKS_LANES = 4,         // channels of a lane, where they are vectors
+    EIN__PICKS_UNROLLED = 4,      // found terms whose loads are on their way together
+    EIN__PICKS_RESIDENT = 32,     // warps of an SM; assumed
+    EIN__PICKS_TURN_PS = 100000,  // loads of a turn, from a cache, and the vote; assumed
+    // Loads of found terms, one of which may have the place of the other, from the L2 cache;
+    // assumed.
+    EIN__PICKS_FOUND_PS = 400000
+};
+
+typedef struct ein__picks {
+    uint32_t rows;  // iterators that decide, with a term, whether it is one of the result's
+    int vec;        // channels of a lane
+    int warps;      // that share the terms of a row
+} ein__picks;
+
+// Whether rows of reduction `s`, whose result has strides `out`, may have warps; all but how many.
+static bool ein__match_picks(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__picks *p) {
+    if (!ein__picks_terms(ctx, s)) return false;
+    const ein__expr e = *ein__ex_get(ctx, s->body);
+    uint32_t results = (1u << s->nt) - 1, uses = 0;
+    int last = -1;
+    bool vector = ein__integers_read(ctx, e.kid[2]) <= 0;
+    for (int k = 0; k < 2; k++) uses |= ein__ex_uses(ctx, e.kid[k]);
+    p->rows = uses & results;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && out[i] == 1) last = (int)i;
+    if (last < 0 || (p->rows >> last & 1) || ein__extent_of(s, p->rows) < 2) return false;
+    for (uint32_t i = 0; i < s->nt; i++)
+        vector &= (int)i == last || s->n[i] == 1 || out[i] % EIN__PICKS_LANES == 0;
+    p->vec = vector && ein__reads_vectors(ctx, s, last) ? EIN__PICKS_LANES : 1;
+    return true;
+}
+
+// Warps that ask about all terms: those of each row, of its channels as many as lanes have.
+static int64_t ein__picks_groups(const ein__scope *s, const ein__picks *p) {
+    uint32_t channels = ((1u << s->nt) - 1) & ~p->rows;
+    return ein__times(ein__extent_of(s, p->rows),
+                      ein__ceil(ein__extent_of(s, channels), 32 * p->vec));
+}
+
+// Terms of a row, if each is one of some row's: rows whose numbers are others than those of all
+// terms (batches of both) have no part in that.
+static int64_t ein__picks_found(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr e = *ein__ex_get(ctx, s->body);
+    uint32_t results = (1u << s->nt) - 1;
+    uint32_t apart = ein__ex_uses(ctx, e.kid[0]) ^ ein__ex_uses(ctx, e.kid[1]);
+    return ein__ceil(ein__terms_of(s), ein__extent_of(s, apart & results));
+}
+
+// Instructions of a warp for a found term: its place, loads, their guards, arithmetic.
+static int64_t ein__picked_operations(ein_ctx *ctx, const ein__scope *s, const ein__picks *p) {
+    enum { AROUND = 4 };
+    ein__ex term = ein__ex_get(ctx, s->body)->kid[2];
+    const ein__ex *reads = ein__ex_reads(ctx, term);
+    return AROUND + p->vec * (ein__ex_operations(ctx, term) + 1) +
+           arrlen(reads) * (EIN__READ_OPERATIONS + EIN__GUARD_OPERATIONS);
+}
+
+// What such warps take beside launch and memory: instructions, and what they wait for.
+static void ein__picks_work(ein_ctx *ctx, const ein__scope *s, const ein__picks *p, ein__work *w) {
+    // Instructions of a warp and of a turn beside its questions; where something is found; of warps
+    // that put sums together; of the rate.
+    enum { AROUND = 60, TURN = 8, FOUND = 12, JOIN = 40, SHARE = 800 };
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t terms = ein__terms_of(s), groups = ein__picks_groups(s, p);
+    int64_t warps = ein__times(groups, p->warps), found = ein__picks_found(ctx, s);
+    int64_t turns = ein__ceil(ein__ceil(terms, p->warps), 32 * EIN__PICKS_AHEAD);
+    int64_t ask = 1 + ein__term_operations(ctx, s, false, 1);
+    int64_t add = ein__picked_operations(ctx, s, p);
+    int64_t each = ein__times(turns, TURN + EIN__PICKS_AHEAD * ask) + AROUND;
+    each += ein__least(turns, ein__ceil(found, p->warps)) * EIN__PICKS_AHEAD * FOUND;
+    if (p->warps > 1) each += JOIN * p->vec;
+    int64_t all = ein__plus(ein__times(warps, each), ein__times(ein__times(groups, found), add));
+    // The peak counts two operations an instruction.
+    w->math_ps = ein__math_ps(g, ein__times(all, 2 * 32), SHARE);
+    int64_t waves = ein__ceil(warps, g->sms * EIN__PICKS_RESIDENT);
+    int64_t loads = ein__ceil(ein__ceil(found, p->warps), EIN__PICKS_UNROLLED);
+    int64_t waits =
+        ein__plus(ein__times(turns, EIN__PICKS_TURN_PS), ein__times(loads, EIN__PICKS_FOUND_PS));
+    w->chain_ps = ein__times(waves, waits);
+}
+
+// What the blocks fetch from the L2 cache to ask about all terms, unless an SM's own cache keeps it
+// for all of its blocks.
+static int64_t ein__picks_fetch_ps(ein_ctx *ctx, const ein__scope *s, const ein__picks *p) {
+    enum { KEPT = 128 << 10 };  // bytes
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t blocks = ein__ceil(ein__times(ein__picks_groups(s, p), p->warps), EIN__PICKS_WARPS);
+    int64_t terms = 0;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__each_term(ctx, s));
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (!(ein__ex_uses(ctx, reads[i]) >> s->nt)) continue;
+        int64_t bytes = ein__times(ein__terms_of(s), ein__element_size(ctx, (ein__val){e->val}));
+        terms = ein__plus(terms, ein__least(bytes, ein__bytes_of(ctx, (ein__val){e->val})));
+    }
+    int64_t times = terms <= KEPT ? ein__least(blocks, g->sms) : blocks;
+    return ein__memory_ps(g, ein__times(times, terms), ein__memory_share[0], true);
+}
 /* ---- estimate.c ---- */
 // Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
 
@@ -21070,10 +21183,10 @@ static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const e
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }
 
-// A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
-// Arithmetic that stays below the intensity threshold (operations an element
-// read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
-// above it runs at the rate of plain loops.
+// A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results; one
+// whose warps pick terms as the loops that parts of kernels have instead. Arithmetic that stays
+// below the intensity threshold (operations an element read or written, EinNet's test of what may
+// be an eOperator) hides behind the memory; a product above it runs at the rate of plain loops.
 static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
@@ -21139,9 +21252,45 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     return w;
 }
 
+// The same of a kernel by itself, whose warps pick terms where that is cheaper than loops: `*p`, of
+// no warps where they do not.
+static ein__work ein__picked_work(ein_ctx *ctx, const ein__kernel *k, int *parts, ein__picks *p) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__work best = ein__kernel_work(ctx, k, parts);
+    ein__kernel map = *k;
+    ein__picks q;
+    int64_t dense[EIN__MAX_RANK], least = 0, behind = 0;
+    bool terms;
+    *p = (ein__picks){0};
+    ein__dense_result(k->s[0], dense);
+    if (k->kind != EIN__K_REDUCE || k->finished || k->s[k->n - 1]->nt != k->s[0]->nt) return best;
+    if (!ein__match_picks(ctx, k->s[0], k->out ? k->out : dense, &q)) return best;
+    least = ein__work_ps(g, &best);
+    map.kind = EIN__K_MAP;  // neighbouring lanes have neighbouring results
+    for (int i = 1; i < k->n; i++) {
+        int64_t each = ein__scope_operations(ctx, k, k->s[i], false);
+        behind = ein__plus(behind, ein__times(ein__outputs_of(k->s[i]), each));
+    }
+    for (q.warps = 1; q.warps <= EIN__PICKS_WARPS; q.warps *= EIN__PICKS_WARPS) {
+        ein__work w = {0};
+        (void)ein__kernel_traffic(ctx, &map, &w, &terms);
+        ein__picks_work(ctx, k->s[0], &q, &w);
+        w.math_ps = ein__most(w.math_ps, ein__picks_fetch_ps(ctx, k->s[0], &q));
+        w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, behind, ein__math_share[EIN__E_MAP]));
+        int64_t ps = ein__work_ps(g, &w);
+        if (ps >= least) continue;
+        least = ps;
+        best = w;
+        *p = q;
+        *parts = 1;
+    }
+    return best;
+}
+
 static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     int parts;
-    ein__work w = ein__kernel_work(ctx, k, &parts);
+    ein__picks p;
+    ein__work w = ein__picked_work(ctx, k, &parts, &p);
     return ein__work_ps(ein__gpu_of(ctx), &w);
 }
 
@@ -21222,6 +21371,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
         if (i >= from) k.s[i - from] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
+    k.finished = step->sums;
     if (step->sums) k.s[0] = ein__finish_scope(ctx, step);
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
@@ -21231,6 +21381,16 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return k;
+}
+
+// Whether warps of the step's kernel pick terms.
+static bool ein__step_picks(ein_ctx *ctx, const ein__step *step, ein__picks *p) {
+    int parts;
+    if (step->kind != EIN__K_REDUCE || !ein__picks_terms(ctx, ein__scope_of(ctx, step->val[0])))
+        return false;
+    ein__kernel k = ein__step_kernel(ctx, step);
+    (void)ein__picked_work(ctx, &k, &parts, p);
+    return p->warps > 0;
 }
 
 // A kernel of the plan, its values placed.
@@ -37529,6 +37689,7 @@ static bool ein__has_lines(ein_ctx *ctx, const ein__step *s) {
 // warps do whose lanes read neighbours.
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__skinny skinny;
+    ein__picks picks;
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
@@ -37537,6 +37698,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE || ein__has_lines(ctx, s)) return false;
+    if (ein__step_picks(ctx, s, &picks)) return false;
     k = ein__step_kernel(ctx, s);
     if (ein__warps_of(ctx, s)) {
         bool lanes;
@@ -39142,7 +39304,8 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
     int64_t outputs = ein__results_of(ctx, k.s[0]);
-    (void)ein__kernel_work(ctx, &k, &step->parts);
+    ein__picks p;
+    (void)ein__picked_work(ctx, &k, &step->parts, &p);
     if (step->parts < 2) return;
     // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
@@ -44133,6 +44296,101 @@ static const char *const ein__tmpl_naive[] = {
     "    if (id >= $threads) return;",
     "    $index;",
     "    $body;",
+    "}",
+    0};
+static const char *const ein__tmpl_picks[] = {
+    "//@key name      the kernel's name",
+    "//@key params    its parameters",
+    "//@key number    unsigned type that counts everything",
+    "//@key threads   of a block",
+    "//@key warps     of a block",
+    "//@key groups    rows of the result, each as many times as its columns fill warps",
+    "//@key group     number of the warp among them, or of the block",
+    "//@key guard     whether warps may have none",
+    "//@key row       number of the row",
+    "//@key lanes     of this lane's vector in the row",
+    "//@key columns   vectors of a row of the result",
+    "//@key index     their position, from id, the row's number, and column",
+    "//@key before    statements that need no term",
+    "//@key init      declares acc, or one for each of a vector's elements",
+    "//@key first     first term of this warp",
+    "//@key end       behind its last one",
+    "//@key ahead     terms that a lane asks about in a turn",
+    "//@key list      room for those found",
+    "//@key least     as many are added at once",
+    "//@key asks      declarations of term k's question",
+    "//@key is        whether the term is one of the row's",
+    "//@key terms     one of them: the position, loads, acc",
+    "//@key after     statements of the epilogue",
+    "//@key store     the store",
+    "//@key shared    whether the warps of a block share the terms of a row",
+    "//@key T         what is added up in",
+    "//@key each      elements of a vector",
+    "//@key put       stores acc in part[warp][lane]",
+    "//@key join      acc combined with part[w][lane]",
+    "static __global__ void __launch_bounds__($threads) $name($params) {",
+    "    __shared__ $number found[$warps][$list];",
+    "    const unsigned lane = threadIdx.x % 32u, warp = threadIdx.x / 32u;",
+    "    //@if shared",
+    "    __shared__ $T part[$warps][32][$each];",
+    "    //@end",
+    "    const $number group = $group, id = $row, lanes = $lanes;",
+    "    const $number column = min(lanes, $columns - 1u);  // all load, some do not store",
+    "    const $number first = $first, end = $end;",
+    "    await_previous(next_early);",
+    "    //@if guard",
+    "    if (group >= $groups) return;",
+    "    //@end",
+    "    $index;",
+    "    $before;",
+    "    $init;",
+    "    unsigned n = 0u;",
+    "    for ($number at = first;; at += 32u * $ahead) {",
+    "        if (at < end) {",
+    "            unsigned mine = 0u;  // bit j: term at + 32 j + lane is one of the row's",
+    "#pragma unroll",
+    "            for (unsigned j = 0u; j < $ahead; j++) {",
+    "                const $number k = min(at + 32u * j + lane, end - 1u);",
+    "                $asks;",
+    "                if ($is) mine |= 1u << j;",
+    "            }",
+    "            // Behind the end lanes have asked about the last one again.",
+    "            if (end - at < 32u * $ahead)",
+    "                mine &= (1u << ((unsigned)(end - at) + 31u - lane) / 32u) - 1u;",
+    "            if (__any_sync(0xffffffffu, mine != 0u)) {",
+    "#pragma unroll",
+    "                for (unsigned j = 0u; j < $ahead; j++) {",
+    "                    const bool is = mine >> j & 1u;",
+    "                    const unsigned all = __ballot_sync(0xffffffffu, is);",
+    "                    if (is)",
+    "                        found[warp][n + __popc(all & ((1u << lane) - 1u))] = at + 32u * j + lane;",
+    "                    n += __popc(all);",
+    "                }",
+    "            }",
+    "            if (n < $least && end - at > 32u * $ahead) continue;",
+    "        }",
+    "        __syncwarp();",
+    "#pragma unroll 4",
+    "        for (unsigned m = 0u; m < n; m++) {",
+    "            $terms;",
+    "        }",
+    "        if (at >= end || end - at <= 32u * $ahead) break;",
+    "        __syncwarp();",
+    "        n = 0u;",
+    "    }",
+    "    //@if shared",
+    "    $put;",
+    "    __syncthreads();",
+    "    if (warp > 0u) return;",
+    "#pragma unroll",
+    "    for (unsigned w = 1u; w < $warps; w++) {",
+    "        $join;",
+    "    }",
+    "    //@end",
+    "    if (lanes < $columns) {",
+    "        $after;",
+    "        $store;",
+    "    }",
     "}",
     0};
 static const char *const ein__tmpl_place[] = {
@@ -52821,6 +53079,190 @@ static bool ein__krunning(ein__kgen *g, const ein__step *step, const char *hint,
     ein__kred_free(&r);
     return ok;
 }
+/* ---- emit_picks.c ---- */
+// Reductions of which a term belongs to few rows (picks.c): lanes of a warp ask about terms of its
+// row; all of them add up those found, in the order of the terms, each for columns of its own.
+
+// Scans the terms and the map behind them. Slots of rows stay what they are.
+static ein__kred ein__kpicks_make(ein__kgen *g, const ein__step *step, const ein__picks *p) {
+    const ein__scope *s = ein__scope_of(g->ctx, step->val[0]);
+    ein__kred r = {.acc = step->val[0],
+                   .out = step->out,
+                   .reduce = (ein__red)s->reduce,
+                   .sums = 1,
+                   .scan = ein__kscan_make(g)};
+    g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
+    for (int k = 1; k + 1 < step->nval; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .put = true};
+    ein__kscan_expr(g, &r.scan, s->body);
+    if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
+    r.scan.pinned |= p->rows;
+    ein__kscan_out(g, &r.scan, r.out);
+    for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
+    r.nt = ein__korder(g, r.out, r.t);
+    ein__ksort_reduction(&r);
+    r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
+    r.count = ein__kcount_slots(g, r.s, r.ns);
+    for (int i = 0; i < r.ns; i++) g->slot[r.s[i]].level = 1;
+    ein__kred_number(g, r.acc, s->body);
+    ein__put(&r.index, "");
+    ein__put(&r.post, "");
+    return r;
+}
+
+// Those of the slots `t` that are rows', or the others.
+static int ein__kpicks_slots(const ein__kred *r, uint32_t rows, bool in, int *t) {
+    int n = 0;
+    for (int i = 0; i < r->nt; i++)
+        if ((rows >> r->t[i] & 1) == in) t[n++] = r->t[i];
+    return n;
+}
+
+// One side of the question; what needs no term is named in front of the loop.
+static const char *ein__kpicks_side(ein__kgen *g, ein__ex ex) {
+    ein__ktext t = ein__kvalue(g, ex, 0);
+    if (!t.level) t = ein__kvalue_named(g, ex, 0);
+    return ein__kparen(g, t, EIN__TERM);
+}
+
+// Whether term k is one of the row's; what that needs goes to `asks`.
+static const char *ein__kpicks_question(ein__kgen *g, const ein__kred *r, const ein__expr *x,
+                                        ein__buf *asks) {
+    ein__knum num = g->num;
+    int level = 0;
+    uint32_t uses = ein__kmask(g, x->kid[0]) | ein__kmask(g, x->kid[1]);
+    for (int k = 0; k < 2; k++) ein__kcount(g, x->kid[k]);
+    bool whole = ein__kinteger(g, x->kid[0]) && ein__kinteger(g, x->kid[1]);
+    const char *is;
+    if (whole) {
+        g->num = EIN__NUM_INT;
+        const char *first = ein__kpicks_side(g, x->kid[0]),
+                   *second = ein__kpicks_side(g, x->kid[1]);
+        is = ein__namef(g->ctx, "%s == %s", first, second);
+        g->num = num;
+    } else {
+        is = ein__kcondition(g, x, 0, &level);
+    }
+    ein__kdecompose(g, asks, r->s, r->ns, r->scan.used & uses, "k");
+    ein__put(asks, g->code[1].s);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+    ein__kforget(g, 1);
+    ein__kuncount(g);
+    return is;
+}
+
+// What is added for a found term, and what warps that share a row do with their sums.
+static void ein__kpicks_terms(ein__kgen *g, ein__kred *r, ein__ex term, ein__buf *terms,
+                              ein__buf *put, ein__buf *join) {
+    ein__kcount(g, term);
+    for (int i = 0; i < g->vec; i++) {
+        const char *a = g->vec > 1 ? ein__kacc[i] : "acc";
+        ein__ktext v = ein__kvalue(g, term, i);
+        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, term, i, v);
+        g->inner[0].text[i] = a;
+        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        ein__put(&r->init, i ? ", " : ein__knum_type(g));
+        ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
+        ein__putf(put, "part[warp][lane][%d] = %s;\n", i, a);
+        ein__put(join, ein__kcombine(g, r->reduce, a, ein__namef(g->ctx, "part[w][lane][%d]", i)));
+    }
+    ein__put(&r->init, ";\n");
+    ein__kdecompose(g, terms, r->s, r->ns, r->scan.used & ein__kmask(g, term), "found[warp][m]");
+    ein__put(terms, g->code[1].s);
+    ein__put(terms, r->core.s);
+}
+
+// What is known of the kernel beside a reduction's parts.
+typedef struct ein__kpicked {
+    ein__picks p;
+    int nrow, ncolumn, row[EIN__MAX_ITERS], column[EIN__MAX_ITERS];
+    const char *is;
+    ein__buf asks, terms, put, join;
+} ein__kpicked;
+
+// False: there are too many of its blocks, or it is none with these vectors or indices.
+static bool ein__kpicks_put(ein__kgen *g, ein__kred *r, const ein__kpicked *z, const char *hint,
+                            ein__buf *out, ein__launch *l) {
+    ein_ctx *c = g->ctx;
+    bool shared = z->p.warps > 1;
+    int64_t columns = ein__kcount_slots(g, z->column, z->ncolumn) / g->vec;
+    int64_t parts = ein__ceil(columns, 32);
+    int64_t groups = ein__kcount_slots(g, z->row, z->nrow) * parts;
+    int64_t blocks = shared ? groups : ein__ceil(groups, EIN__PICKS_WARPS);
+    int64_t turn = 32 * EIN__PICKS_AHEAD, share = ein__ceil(r->count, EIN__PICKS_WARPS);
+    const char *times = ein__knumber(g, parts), *count = ein__knumber(g, r->count);
+    bool fits = groups <= INT32_MAX / 32 && r->count <= INT32_MAX - EIN__PICKS_WARPS * turn;
+    if (g->too_wide || g->scattered || !(fits || g->wide)) return false;
+    l->threads = blocks * 32 * EIN__PICKS_WARPS;
+    if (g->overflow || !ein__kgrid(c, l, blocks, 32 * EIN__PICKS_WARPS)) return true;
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"number", ein__kunsigned(g)},
+        {"threads", ein__namef(c, "%d", 32 * EIN__PICKS_WARPS)},
+        {"warps", ein__namef(c, "%du", EIN__PICKS_WARPS)},
+        {"groups", ein__knumber(g, groups)},
+        {"group", ein__kgrid_id(g, shared ? 1 : EIN__PICKS_WARPS, "warp")},
+        {"guard", shared ? "" : "1"},
+        {"row", parts > 1 ? ein__namef(c, "group / %s", times) : "group"},
+        {"lanes", parts > 1 ? ein__namef(c, "group %% %s * 32u + lane", times) : "lane"},
+        {"columns", ein__knumber(g, columns)},
+        {"index", r->index.s},
+        {"before", g->code[0].s},
+        {"init", r->init.s},
+        {"first", shared ? ein__namef(c, "warp * %s", ein__knumber(g, share)) : "0u"},
+        {"end",
+         shared ? ein__namef(c, "min(first + %s, %s)", ein__knumber(g, share), count) : count},
+        {"ahead", ein__namef(c, "%du", EIN__PICKS_AHEAD)},
+        {"list", ein__namef(c, "%lld", (long long)(EIN__PICKS_LIST + turn))},
+        {"least", ein__namef(c, "%du", EIN__PICKS_LIST)},
+        {"asks", z->asks.s},
+        {"is", z->is},
+        {"terms", z->terms.s},
+        {"after", r->post.s},
+        {"store", r->store.s},
+        {"shared", shared ? "1" : ""},
+        {"T", ein__knum_type(g)},
+        {"each", ein__namef(c, "%d", g->vec)},
+        {"put", z->put.s},
+        {"join", z->join.s}};
+    ein__kfinish(g, r->out, hint, ein__tmpl_picks, keys, EIN__COUNT(keys), out, l);
+    return true;
+}
+
+// One attempt at a reduction whose warps pick terms; `*fits`: whether it is one.
+static bool ein__kpicks(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                        ein__launch *l, bool *fits) {
+    ein__kpicked z = {.nrow = 0};
+    *fits = !g->part && !g->naive && !step->sums && ein__step_picks(g->ctx, step, &z.p);
+    if (!*fits) return false;
+    ein__kred r = ein__kpicks_make(g, step, &z.p);
+    z.nrow = ein__kpicks_slots(&r, z.p.rows, true, z.row);
+    z.ncolumn = ein__kpicks_slots(&r, z.p.rows, false, z.column);
+    bool ok = g->vec == 1 || ein__kvector_out(g, r.out, z.column, z.ncolumn, &r.scan);
+    if (ok) {
+        const ein__expr x = *ein__ex_get(g->ctx, ein__kbody(g, r.acc));
+        ein__put(&z.asks, "");
+        ein__put(&z.terms, "");
+        if (g->vec > 1) g->vec_slot = z.column[z.ncolumn - 1];
+        z.is = ein__kpicks_question(g, &r, &x, &z.asks);
+        ein__kpicks_terms(g, &r, x.kid[2], &z.terms, &z.put, &z.join);
+        ein__kred_store(g, &r, step);
+        ein__buf_free(&r.index);
+        ein__put(&r.index, "");
+        ein__kdecompose(g, &r.index, z.row, z.nrow, r.scan.used, "id");
+        ein__kdecompose(g, &r.index, z.column, z.ncolumn, r.scan.used, "column");
+        ok = ein__kpicks_put(g, &r, &z, hint, out, l);
+    }
+    ein__kred_free(&r);
+    ein__buf_free(&z.asks);
+    ein__buf_free(&z.terms);
+    ein__buf_free(&z.put);
+    ein__buf_free(&z.join);
+    return ok;
+}
 /* ---- emit_place.c ---- */
 // Places of extrema (place.c) as reductions over pairs of a value and its place: a thread, a warp,
 // a block, several blocks or a column of threads for one output, as for other reductions.
@@ -53873,6 +54315,7 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     bool wide = g->wide, found;
     bool done = ein__krunning(g, step, hint, out, l, &found);
+    if (!found) done = ein__kpicks(g, step, hint, out, l, &found);
     if (!found) done = ein__klast(g, step, hint, out, l, &found);
     if (found) return done;
     if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))
@@ -58331,7 +58774,7 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
-enum { EIN__SEEDED = 11 };  // templates of a kind, at most
+enum { EIN__SEEDED = 12 };  // templates of a kind, at most
 
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
@@ -58339,27 +58782,28 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__kind kind;
         const char *const *lines[EIN__SEEDED];
-    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
-              {EIN__K_REDUCE,
-               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
-                ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last, ein__tmpl_running}},
-              {EIN__K_PLACE,
-               {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
-                ein__tmpl_place_warp, ein__tmpl_tail}},
-              {EIN__K_ROW,
-               {ein__tmpl_row_block, ein__tmpl_row_column, ein__tmpl_row_warp, ein__tmpl_warp}},
-              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-              {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
-                ein__tmpl_attention_parts, ein__tmpl_tail}},
-              {EIN__K_PRODUCT,
-               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_patch,
-                ein__tmpl_tiles_warpgroup, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+    } of[] = {
+        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+        {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
+        {EIN__K_REDUCE,
+         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp,
+          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail,
+          ein__tmpl_warp_sums, ein__tmpl_window_last, ein__tmpl_running, ein__tmpl_picks}},
+        {EIN__K_PLACE,
+         {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column, ein__tmpl_place_warp,
+          ein__tmpl_tail}},
+        {EIN__K_ROW,
+         {ein__tmpl_row_block, ein__tmpl_row_column, ein__tmpl_row_warp, ein__tmpl_warp}},
+        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+        {EIN__K_ATTENTION,
+         {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
+          ein__tmpl_tiles_loads, ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
+          ein__tmpl_attention_parts, ein__tmpl_tail}},
+        {EIN__K_PRODUCT,
+         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
+          ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_patch,
+          ein__tmpl_tiles_warpgroup, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -61402,7 +61846,8 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     }
     ein__kernel k = ein__step_kernel(ctx, step);
     int parts;
-    ein__work w = ein__kernel_work(ctx, &k, &parts);
+    ein__picks picks;
+    ein__work w = ein__picked_work(ctx, &k, &parts, &picks);
     ein__tiled p, addend;
     if (step->kind == EIN__K_PRODUCT && step->tile &&
         ein__match_product_kernel(ctx, &k, &p, &addend)) {

@@ -73,6 +73,7 @@
 #include "cost/bounds.c"
 #include "cost/loops.c"
 #include "cost/running.c"
+#include "cost/picks.c"
 #include "cost/estimate.c"
 #include "cost/estimate_calls.c"
 // which call or kernel computes which values
@@ -157,6 +158,7 @@
 #include "emit/emit_sums.c"
 #include "emit/emit_reduce.c"
 #include "emit/emit_running.c"
+#include "emit/emit_picks.c"
 #include "emit/emit_place.c"
 #include "emit/emit_narrow.c"
 #include "emit/emit_transpose.c"

@@ -164,6 +164,33 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $store y[i0] = acc
 #endif
 
+#ifdef LINT_picks
+#define $T float
+#define $threads 256
+#define $warps 8u
+#define $groups 1000u
+#define $group blockIdx.x * 8u + warp
+#define $row group / 2u
+#define $lanes group % 2u * 32u + lane
+#define $columns 40u
+#define $index const int i0 = (int)id, i1 = (int)column
+#define $before (void)0
+#define $init float acc = 0.f
+#define $first 0u
+#define $end 777u
+#define $ahead 8u
+#define $list 288
+#define $least 32u
+#define $asks (void)0
+#define $is p0[k] == (float)i0
+#define $terms acc += p0[(int)found[warp][m] * 40 + i1]
+#define $each 1
+#define $put part[warp][lane][0] = acc
+#define $join acc += part[w][lane][0]
+#define $after (void)0
+#define $store y[i0 * 40 + i1] = acc
+#endif
+
 #if defined(LINT_place_warp) || defined(LINT_place_block) || defined(LINT_place_column)
 #include "place.cu"
 #define $pair ranked<true, false, float, int>

@@ -342,10 +342,10 @@ static int64_t ein__scope_operations(ein_ctx *ctx, const ein__kernel *k, const e
     return k->kind == EIN__K_MAP ? each + ein__digit_operations(ctx, s) : each;
 }
 
-// A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
-// Arithmetic that stays below the intensity threshold (operations an element
-// read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
-// above it runs at the rate of plain loops.
+// A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results; one
+// whose warps pick terms as the loops that parts of kernels have instead. Arithmetic that stays
+// below the intensity threshold (operations an element read or written, EinNet's test of what may
+// be an eOperator) hides behind the memory; a product above it runs at the rate of plain loops.
 static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
@@ -411,9 +411,45 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     return w;
 }
 
+// The same of a kernel by itself, whose warps pick terms where that is cheaper than loops: `*p`, of
+// no warps where they do not.
+static ein__work ein__picked_work(ein_ctx *ctx, const ein__kernel *k, int *parts, ein__picks *p) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__work best = ein__kernel_work(ctx, k, parts);
+    ein__kernel map = *k;
+    ein__picks q;
+    int64_t dense[EIN__MAX_RANK], least = 0, behind = 0;
+    bool terms;
+    *p = (ein__picks){0};
+    ein__dense_result(k->s[0], dense);
+    if (k->kind != EIN__K_REDUCE || k->finished || k->s[k->n - 1]->nt != k->s[0]->nt) return best;
+    if (!ein__match_picks(ctx, k->s[0], k->out ? k->out : dense, &q)) return best;
+    least = ein__work_ps(g, &best);
+    map.kind = EIN__K_MAP;  // neighbouring lanes have neighbouring results
+    for (int i = 1; i < k->n; i++) {
+        int64_t each = ein__scope_operations(ctx, k, k->s[i], false);
+        behind = ein__plus(behind, ein__times(ein__outputs_of(k->s[i]), each));
+    }
+    for (q.warps = 1; q.warps <= EIN__PICKS_WARPS; q.warps *= EIN__PICKS_WARPS) {
+        ein__work w = {0};
+        (void)ein__kernel_traffic(ctx, &map, &w, &terms);
+        ein__picks_work(ctx, k->s[0], &q, &w);
+        w.math_ps = ein__most(w.math_ps, ein__picks_fetch_ps(ctx, k->s[0], &q));
+        w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, behind, ein__math_share[EIN__E_MAP]));
+        int64_t ps = ein__work_ps(g, &w);
+        if (ps >= least) continue;
+        least = ps;
+        best = w;
+        *p = q;
+        *parts = 1;
+    }
+    return best;
+}
+
 static int64_t ein__estimate_kernel(ein_ctx *ctx, const ein__kernel *k) {
     int parts;
-    ein__work w = ein__kernel_work(ctx, k, &parts);
+    ein__picks p;
+    ein__work w = ein__picked_work(ctx, k, &parts, &p);
     return ein__work_ps(ein__gpu_of(ctx), &w);
 }
 
@@ -494,6 +530,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
         if (i >= from) k.s[i - from] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
+    k.finished = step->sums;
     if (step->sums) k.s[0] = ein__finish_scope(ctx, step);
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
@@ -503,6 +540,16 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
     k.out = ctx->plan.layout[step->out.i].stride;
     k.size = ein__dtype_size(ctx->value[step->out.i].dtype);
     return k;
+}
+
+// Whether warps of the step's kernel pick terms.
+static bool ein__step_picks(ein_ctx *ctx, const ein__step *step, ein__picks *p) {
+    int parts;
+    if (step->kind != EIN__K_REDUCE || !ein__picks_terms(ctx, ein__scope_of(ctx, step->val[0])))
+        return false;
+    ein__kernel k = ein__step_kernel(ctx, step);
+    (void)ein__picked_work(ctx, &k, &parts, p);
+    return p->warps > 0;
 }
 
 // A kernel of the plan, its values placed.

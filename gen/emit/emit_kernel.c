@@ -28,7 +28,7 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
-enum { EIN__SEEDED = 11 };  // templates of a kind, at most
+enum { EIN__SEEDED = 12 };  // templates of a kind, at most
 
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
@@ -36,27 +36,28 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__kind kind;
         const char *const *lines[EIN__SEEDED];
-    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
-              {EIN__K_REDUCE,
-               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
-                ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last, ein__tmpl_running}},
-              {EIN__K_PLACE,
-               {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
-                ein__tmpl_place_warp, ein__tmpl_tail}},
-              {EIN__K_ROW,
-               {ein__tmpl_row_block, ein__tmpl_row_column, ein__tmpl_row_warp, ein__tmpl_warp}},
-              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-              {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
-                ein__tmpl_attention_parts, ein__tmpl_tail}},
-              {EIN__K_PRODUCT,
-               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_patch,
-                ein__tmpl_tiles_warpgroup, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+    } of[] = {
+        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+        {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
+        {EIN__K_REDUCE,
+         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp,
+          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail,
+          ein__tmpl_warp_sums, ein__tmpl_window_last, ein__tmpl_running, ein__tmpl_picks}},
+        {EIN__K_PLACE,
+         {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column, ein__tmpl_place_warp,
+          ein__tmpl_tail}},
+        {EIN__K_ROW,
+         {ein__tmpl_row_block, ein__tmpl_row_column, ein__tmpl_row_warp, ein__tmpl_warp}},
+        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+        {EIN__K_ATTENTION,
+         {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
+          ein__tmpl_tiles_loads, ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
+          ein__tmpl_attention_parts, ein__tmpl_tail}},
+        {EIN__K_PRODUCT,
+         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
+          ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tiles_patch,
+          ein__tmpl_tiles_warpgroup, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;

@@ -291,6 +291,7 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     bool wide = g->wide, found;
     bool done = ein__krunning(g, step, hint, out, l, &found);
+    if (!found) done = ein__kpicks(g, step, hint, out, l, &found);
     if (!found) done = ein__klast(g, step, hint, out, l, &found);
     if (found) return done;
     if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))

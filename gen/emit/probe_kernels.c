@@ -286,7 +286,8 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     }
     ein__kernel k = ein__step_kernel(ctx, step);
     int parts;
-    ein__work w = ein__kernel_work(ctx, &k, &parts);
+    ein__picks picks;
+    ein__work w = ein__picked_work(ctx, &k, &parts, &picks);
     ein__tiled p, addend;
     if (step->kind == EIN__K_PRODUCT && step->tile &&
         ein__match_product_kernel(ctx, &k, &p, &addend)) {

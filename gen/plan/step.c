@@ -175,7 +175,8 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
     int64_t outputs = ein__results_of(ctx, k.s[0]);
-    (void)ein__kernel_work(ctx, &k, &step->parts);
+    ein__picks p;
+    (void)ein__picked_work(ctx, &k, &step->parts, &p);
     if (step->parts < 2) return;
     // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);

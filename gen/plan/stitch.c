@@ -56,6 +56,7 @@ static bool ein__has_lines(ein_ctx *ctx, const ein__step *s) {
 // warps do whose lanes read neighbours.
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__skinny skinny;
+    ein__picks picks;
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
@@ -64,6 +65,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE || ein__has_lines(ctx, s)) return false;
+    if (ein__step_picks(ctx, s, &picks)) return false;
     k = ein__step_kernel(ctx, s);
     if (ein__warps_of(ctx, s)) {
         bool lanes;

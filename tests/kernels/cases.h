@@ -638,6 +638,7 @@ static void same_text(ein_ctx *ctx) {
 #include "places.h"
 #include "narrow.h"
 #include "halves.h"
+#include "picks.h"
 
 // Results that begin at any element, and with gaps between neighbours.
 static void map_results(ein_ctx *ctx) {
@@ -677,6 +678,7 @@ static void all_cases(ein_ctx *ctx) {
     running_sums(ctx);
     running_lines(ctx);
     places(ctx);
+    picks(ctx);
     halves(ctx);
     same_text(ctx);
     map_results(ctx);
