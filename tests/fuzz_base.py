@@ -1,5 +1,7 @@
 """What the random models of fuzz_models.py are made of."""
 
+PADS = ["0", "0", "1", "-0.5"]  # what is read beyond a tensor
+
 
 def ints(values):
     return "[%s]" % ",".join(map(str, values))

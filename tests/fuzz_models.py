@@ -227,7 +227,7 @@ class Images(fuzz_base.Grown):
         elif kind == 1:
             k = self.weight([3, 3])
             text = "%s[n,c,i,j] = sum(r,s) %s[n,c,i+r-1,j+2*s-2] * %s[r,s] where i in 0:%d, " \
-                   "j in 0:%d, pad %s 0" % (name, x, k, h, w, x)
+                   "j in 0:%d, pad %s %s" % (name, x, k, h, w, x, self.rng.choice(fuzz_base.PADS))
         elif kind == 2:
             text = "%s[n,c,i,j] = max(r,s) %s[n,c,i+r,j+s] where i in 0:%d, j in 0:%d, r in 0:2, " \
                    "s in 0:2" % (name, x, h - 1, w - 1)
@@ -237,7 +237,7 @@ class Images(fuzz_base.Grown):
         elif kind == 3:
             other = self.pick([n, c, h, w])
             text = "%s[n,d,i,j] = (sum(c) %s[n,c,i,j] * %s[n,c,i,j+d-1]) / %d where d in 0:3, " \
-                   "pad %s 0" % (name, x, other, c, other)
+                   "pad %s %s" % (name, x, other, c, other, self.rng.choice(fuzz_base.PADS))
             c = 3
         else:
             text = "%s[n,c,i,j] = select(%s[n,c,i,j] < 0, 0.1 * %s[n,c,i,j], idx(i+j) / 20 + " \

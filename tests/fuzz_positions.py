@@ -3,7 +3,7 @@ fuzz_models.py: other orders of what they read, and what is nearly that."""
 
 import math
 
-from fuzz_base import Grown, ints
+from fuzz_base import PADS, Grown, ints
 
 UNARY = ["tanh(%s)", "sigmoid(%s)", "relu(%s)", "abs(%s)", "0.5 * %s", "%s", "%s"]
 NAMES = "abcdefgh"
@@ -72,7 +72,7 @@ class Positions(Grown):
     def equation(self, out, body, pads):
         name = self.name("t")
         where = ["%s in 0:%d" % (NAMES[i], n) for i, n in enumerate(out)]
-        where += ["pad %s 0" % p for p in sorted(set(pads))]
+        where += ["pad %s %s" % (p, self.rng.choice(PADS)) for p in sorted(set(pads))]
         self.lines.append("%s[%s] = %s where %s" % (
             name, ",".join(NAMES[:len(out)]), body, ", ".join(where)))
         return self.keep(name, list(out))
