@@ -7,11 +7,9 @@
 // equations. Equal elements keep their order; what is no number has no place.
 
 // What is assumed, in pairs of elements that are compared in the same time: of a kernel's launch
-// and its ends, of a step of a bisection. How often pieces are cut. The most pairs, the largest
-// axis.
+// and its ends, of a step of a bisection. How often pieces are cut.
 enum { EIN__TOP_KERNEL = 1 << 21, EIN__TOP_STEP = 8, EIN__TOP_CUTS = 3 };
-#define EIN__TOP_PAIRS 2147483648.0
-#define EIN__TOP_SIZE 16777216  // f32 counts to here
+#define EIN__TOP_PAIRS 2147483648.0  // that are worth comparing
 
 // The elements at hand, local value[i0,..,e,..] or, of sorted pieces, value[i0,..,p,e,..]; at first
 // x itself.
@@ -154,8 +152,7 @@ static void ein__top_cut(ein__top *t, int64_t m, bool merge) {
     const char *left = more && merge ? "p,e" : "e";
     const char *is = ein__top_at(t, rank, more ? ein__namef(c, "%s,r", p) : "r");
     is = flat ? ein__namef(c, "%s == idx(e%%%lld)", is, n) : ein__namef(c, "%s == idx(e)", is);
-    int64_t kinds = t->o->node->nout;
-    for (int k = 0; k < kinds; k++) {
+    for (int k = 0; k < t->o->node->nout; k++) {
         const char *of = !k ? t->value : t->from;
         of = of ? ein__top_at(t, of, in) : ein__namef(c, "idx(%s)", in);
         const char *none = k ? t->none : t->beyond ? t->beyond : "0";
@@ -273,8 +270,8 @@ static const char *ein__top_beyond(ein__dtype type, bool largest) {
     case EIN__I8: return largest ? "-128" : "127";
     case EIN__U8: return largest ? "0" : "255";
     case EIN__I32: return largest ? "-2147483648" : "2147483647";
-    case EIN__BOOL: return largest ? "0" : "1";
     case EIN__I64:
+    case EIN__BOOL:
     case EIN__NDTYPE: break;
     }
     return NULL;
@@ -289,7 +286,7 @@ static bool ein__top_write(ein__top *t) {
     }
     int cuts = ein__op_in(t->o, 0)->rank < EIN__MAX_RANK ? EIN__TOP_CUTS : 0;  // p is an axis more
     double time = ein__top_time(t, t->size, cuts, &cut, &merge);
-    if (time > EIN__TOP_PAIRS || t->size > EIN__TOP_SIZE)
+    if (time > EIN__TOP_PAIRS || t->size > INT32_MAX)
         return ein__op_limit(t->o, "k", "%lld from an axis of size %lld: too much to compare",
                              (long long)t->count, (long long)t->size);
     for (; cut; ein__top_time(t, t->size, --cuts, &cut, &merge)) {
