@@ -143,7 +143,7 @@ static bool may_be_negative(ox *o, ox_value *v, int *visits) {
                       all[] =
                           " Identity Reshape Flatten Unsqueeze Squeeze Transpose Slice Split "
                           "Concat Expand Tile Cast Add Mul Div Min Where ReduceSum ReduceMax "
-                          "ReduceMin ReduceProd CumSum Floor Ceil Round ",
+                          "ReduceMin ReduceProd CumSum Floor Ceil Round TopK ",
                       one[] = " Max Mod ";
     const ox_const *c = ox_known(o, v);
     const ox_stmt *s = v->maker;
@@ -159,6 +159,9 @@ static bool may_be_negative(ox *o, ox_value *v, int *visits) {
     }
     if (c || !s || !s->op || --*visits < 0) {
         return true;
+    }
+    if (!strcmp(s->op, "TopK") && v != s->outs[0]) {  // places
+        return false;
     }
     const char *op = ox_format(o, " %s ", s->op);
     bool some = strstr(one, op) != NULL, few = some || strstr(all, op);

@@ -349,7 +349,7 @@ def is_inf_both_ways():
 def looked_up(nodes, said, at=None):
     """What an import says about positions that may be negative."""
     return Case(model(nodes, {"x": [5, 4], "at": at or value("at", [3], I64)}, "y",
-                      [const("five", np.int64(5))]), said=said, compare=False)
+                      [const("five", np.int64(5)), ints("two", 2)]), said=said, compare=False)
 
 
 each("lookup_named", lambda: looked_up(
@@ -364,6 +364,12 @@ each("lookup_of_places", lambda: looked_up([
 each("lookup_of_floors", lambda: looked_up([
     node("Relu", "at", "r"), node("Floor", "r", "f"), node("Cast", "f", "i", to=I64),
     node("Gather", "x i", "y")], "", value("at", [3])))
+each("lookup_of_top_places", lambda: looked_up([
+    node("TopK", "x two", "v i", axis=0), node("Gather", "x i", "y")], ""))
+each("lookup_of_top_values", lambda: looked_up([
+    node("Cast", "x", "n", to=I64), node("TopK", "n two", "v i", axis=0),
+    node("Gather", "x v", "y")], "note: what is read at a negative position is 0, where ONNX "
+    'counts from the end: node of output "y"'))
 each("lookup_of_bytes", lambda: looked_up(
     [node("Cast", "at", "i", to=I64), node("Gather", "x i", "y")], "",
     value("at", [3], TensorProto.UINT8)))
