@@ -1,6 +1,7 @@
 // What the operators share: operands, attributes, and the templates in which meanings are written.
 //
-// A template is an equation of the language with three additions:
+// A template is an equation of the language with these additions:
+//   i32 t[..] = .. what is no result may have a type: it is stored as that
 //   {..#..}   repeats with # = 0, 1, .. for as long as every name with a # inside is bound
 //   S P#      capital names stand for numbers or text (ein__op_num, ein__op_str)
 //   c i#      small names bound by ein__op_each and ein__op_over are traversal and reduction
