@@ -20,21 +20,23 @@ lanes=$(awk -v lanes="$(nproc)" '
     END { print (lanes < 2 ? 2 : lanes > 16 ? 16 : lanes) }' /proc/meminfo)
 
 # Models whose small sizes are light enough for the race mode and the sanitizers: of the unseen ones
-# a short run has each once, in one of these modes or in FP16, a long one all in all (templates have
-# cases of their own under them); the other ones; those that a CPU runs at full size; those whose
-# forms are exact in integers.
+# a short run has each once, in one of these modes, in TF32 or in FP16, a long one all in all
+# (templates have cases of their own under them); the other ones; those that a CPU runs at full
+# size; those whose forms are exact in integers.
 light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein models/cases/*.ein'
 sanitized=$light
 raced=$light
+tensors=
 halved=
 number=0
 for model in tests/unseen/*.ein; do
     case $model in */tensor_tiles.ein) continue ;; esac
     light="$light $model"
     number=$((number + 1))
-    case $long$((number % 3)) in 0 | 1?) sanitized="$sanitized $model" ;; esac
-    case $long$((number % 3)) in 1 | 1?) raced="$raced $model" ;; esac
-    case $long$((number % 3)) in 2 | 1?) halved="$halved $model" ;; esac
+    case $long$((number % 4)) in 0 | 1?) sanitized="$sanitized $model" ;; esac
+    case $long$((number % 4)) in 1 | 1?) raced="$raced $model" ;; esac
+    case $long$((number % 4)) in 2 | 1?) tensors="$tensors $model" ;; esac
+    case $long$((number % 4)) in 3 | 1?) halved="$halved $model" ;; esac
 done
 # some 0|1 WORD...: every other word, from the first or the second one on; all in a long run.
 some() {
@@ -55,7 +57,7 @@ full="$full models/gcn.ein models/csrnet_backend.ein models/csrnet.ein models/lo
 full=$(some 0 $full)
 # Those that are run without derivation, in TF32 and in FP16; of the others other parts have some.
 untouched=$(some 0 models/*.ein models/cases/*.ein)
-rounded=$(some 1 models/*.ein models/cases/*.ein)
+rounded="$(some 1 models/*.ein models/cases/*.ein) $tensors"
 halves="models/*.ein $(some 0 models/cases/*.ein) $halved tests/unseen/tensor_tiles.ein"
 exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
 
@@ -97,16 +99,17 @@ calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
 
 # name, what it needs beside the setup, command; quick parts that show common mistakes first, then
-# the longest, so that none runs alone at the end. `wait`: it needs nothing, and is one that mostly
+# the longest, so that none runs alone at the end. `own`: it needs nvcc, and nothing of ours but its
+# sources, so it runs while the program is built. `wait`: it needs nothing, and is one that mostly
 # waits: it runs beside the others.
 parts=(
+    'kernels  own  sh tests/kernels/run'
     'sources  -    sh tests/frame/test_sources.sh'
     'readme   -    sh tests/frame/test_readme.sh'
     'lang     -    sh tests/lang/run.sh'
     'issue    -    python3 tests/frame/test_issue.py'
     'cli      -    sh tests/cli/run.sh'
     'golden   -    sh tests/frame/test_golden.sh'
-    'kernels  cuda sh tests/kernels/run'
     'ptx      cuda sh tests/frame/test_ptx.sh'
     "attend   cuda $python tests/check_attention.py"
     "run-san  cuda $python tests/run_models.py --mode san --once $sanitized"
@@ -201,16 +204,11 @@ logs=build/test/logs
 rm -rf "$logs"
 mkdir -p "$logs"
 echo 'building'
+make -s -j "$lanes" all CFLAGS=-Werror > "$logs/make" 2>&1 &
+making=$!
 if command -v nvcc > /dev/null; then
-    tests/judge/judgecc --library > "$logs/library" 2>&1 &
+    tests/judge/judgecc --library > "$logs/library" 2>&1
 fi
-make -s -j "$lanes" all CFLAGS=-Werror > "$logs/make" 2>&1 || {
-    cat "$logs/make"
-    wait
-    echo '0 passed, 1 failed'
-    exit 1
-}
-wait
 
 # Runs one part; its counts go to NAME.count, and one line is printed.
 run_part() {
@@ -249,19 +247,35 @@ stop() {
     exit 130
 }
 trap stop INT TERM
-# A byte for each part that may begin.
+# Those that follow need what is built.
+built() {
+    [ -n "$making" ] || return 0
+    wait "$making" || {
+        cat "$logs/make"
+        wait
+        echo '0 passed, 1 failed'
+        exit 1
+    }
+    making=
+    printf ' ' >&9
+}
+# A byte for each part that may begin; one is the build's.
 mkfifo "$logs/turns"
 exec 9<> "$logs/turns"
-printf "%${lanes}s" '' >&9
+printf "%$((lanes - 1))s" '' >&9
 for part in "${parts[@]}"; do
     read -r name needs command <<< "$part"
     if [ $# -gt 0 ]; then
         case " ${*/lint/sources header} " in *" $name "*) ;; *) continue ;; esac
     fi
-    if [ "$needs" = cuda ] && ! command -v nvcc > /dev/null; then
-        printf 'skip %-9s nvcc is not on PATH\n' "$name"
-        continue
-    fi
+    case $needs in cuda | own)
+        command -v nvcc > /dev/null || {
+            printf 'skip %-9s nvcc is not on PATH\n' "$name"
+            continue
+        }
+        ;;
+    esac
+    [ "$needs" = own ] || built
     if [ "$needs" = wait ]; then
         run_part "$name" "$command" &
     else
@@ -269,6 +283,7 @@ for part in "${parts[@]}"; do
         { run_part "$name" "$command"; printf ' ' >&9; } &
     fi
 done
+built
 wait
 
 cat "$logs"/*.count /dev/null | awk '

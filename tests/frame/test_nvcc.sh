@@ -49,7 +49,7 @@ for name in ${LONG:+resnet18} srcnn ${LONG:+longformer_short}; do
 done
 # What warpgroups multiply: by their own instructions, and without a wait between these.
 for math in fp16 tf32; do
-    build/einnet emit models/resnet50.ein --math $math --libs none -o "$work/groups.cu"
+    build/einnet emit models/csrnet.ein --math $math --libs none -o "$work/groups.cu"
     check "$math: it says what to compile it for" grep -q '^// compile   for sm_90a' \
         "$work/groups.cu"
     check "$math: products by warpgroups compile" nvcc $flags -ptx -arch=sm_90a \
