@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { MAX_GATES = 4, MAX_SEQUENCE = 256 };
+enum { MAX_GATES = 4, MAX_SEQUENCE = 1024 };
 
 typedef struct {
     const char *op;
@@ -22,8 +22,10 @@ typedef struct {
     double clip;
     ox_value *x, *w, *r, *h0, *c0;  // [T,N,I], [D,G*H,I], [D,G*H,H], [D,N,H] and that, or NULL
     const ox_const *bias, *peep;    // [D,2*G*H], [D,3*H], or NULL
+    ox_value *lens;                 // [1,N,1], lengths of the sequences; NULL: all have every step
+    int64_t least;                  // every sequence is known to have as many steps
     activation act[6];
-    ox_value *one;
+    ox_value *one, *zero;
 } rnn;
 
 // What one direction has.
@@ -167,22 +169,29 @@ static const ox_const *take_vector(rnn *q, int input, const char *what, int64_t 
     return c;
 }
 
-static void check_lengths(rnn *q) {
+// Lengths that are known to be the input's ask for nothing.
+static void take_lengths(rnn *q) {
+    static const int64_t axes[2] = {0, 2};
     ox_value *v = ox_opt(q->o, q->n, 4);
     const ox_const *c = v ? ox_known(q->o, v) : NULL;
-    if (v && !c) {
-        ox_unsupported(q->o, q->n,
-                       "operator '%s' with sequence_lens computed at run time: every "
-                       "sequence must have the length of the input",
-                       q->n->op);
+    q->least = v && !c ? 0 : q->steps;
+    if (!v) {
+        return;
     }
+    ox_need_shape(q->o, q->n, v);
+    check_shape(q, "sequence_lens", v->rank, v->dims, 1, &q->x->dims[!q->batch_first]);
     for (int64_t i = 0; c && i < c->count && i < OX_FOLD_LIMIT; i++) {
-        if (ox_geti(c, i) != q->steps) {
-            ox_unsupported(q->o, q->n,
-                           "operator '%s' with a sequence of length %lld in an input "
-                           "of %lld steps: every sequence must have the length of the input",
-                           q->n->op, (long long)ox_geti(c, i), (long long)q->steps);
+        int64_t length = ox_geti(c, i);
+        if (length < 0 || length > q->steps) {
+            ox_die(q->o, q->n,
+                   "operator '%s' with a sequence of length %lld in an input of %lld steps",
+                   q->n->op, (long long)length, (long long)q->steps);
         }
+        q->least = length < q->least ? length : q->least;
+    }
+    if (q->least < q->steps) {
+        q->lens =
+            ox_with_list(q->o, q->n, "Unsqueeze", ".lens", v, "axes", (ox_list){2, axes, NULL});
     }
 }
 
@@ -226,7 +235,7 @@ static void take_inputs(rnn *q) {
                        n->op, (long long)q->steps, MAX_SEQUENCE);
     }
     q->bias = take_vector(q, 3, "bias", 2 * size);
-    check_lengths(q);
+    take_lengths(q);
     q->h0 = take_state(q, 5, ".initial_h");
     if (q->gates == MAX_GATES) {
         q->c0 = take_state(q, 6, ".initial_c");
@@ -411,6 +420,32 @@ static void put_outputs(rnn *q, ox_value *all, ox_value *h, ox_value *c) {
     }
 }
 
+// What sequences that have step `t` make of it; the others keep `old`, or 0 where it is NULL.
+static ox_value *where_long(rnn *q, int d, int64_t t, const char *what, ox_value *on,
+                            ox_value *made, ox_value *old) {
+    if (!old) {
+        q->zero = q->zero ? q->zero : ox_number(q->o, q->n, ".zero", made->dtype, 0);
+        old = q->zero;
+    }
+    return ox_where(q->o, q->n, label(q, d, t, what), on, made, old);
+}
+
+// A step beyond the end of a sequence leaves its state; what the step gives is 0.
+static ox_value *take_step(rnn *q, int d, int64_t t, direction *s,
+                           void (*step)(rnn *q, int d, int64_t t, direction *s)) {
+    ox_value *h = s->h, *c = s->c;
+    step(q, d, t, s);
+    if (t < q->least) {
+        return s->h;
+    }
+    ox_value *on = ox_truth(q->o, q->n, "Greater", label(q, d, t, "on"), q->lens,
+                            ox_number(q->o, q->n, ".at", q->lens->dtype, (double)t));
+    ox_value *given = where_long(q, d, t, "given", on, s->h, NULL);
+    s->h = h ? where_long(q, d, t, "h", on, s->h, h) : given;
+    s->c = s->c ? where_long(q, d, t, "c", on, s->c, c) : NULL;
+    return given;
+}
+
 static void unroll(rnn *q, bool reversed, void (*step)(rnn *q, int d, int64_t t, direction *s)) {
     ox_value *all[2], *h[2], *c[2] = {NULL, NULL};
     for (int d = 0; d < q->directions; d++) {
@@ -419,8 +454,7 @@ static void unroll(rnn *q, bool reversed, void (*step)(rnn *q, int d, int64_t t,
         begin_direction(q, d, &s);
         for (int64_t k = 0; k < q->steps; k++) {
             int64_t t = reversed || d ? q->steps - 1 - k : k;
-            step(q, d, t, &s);
-            states[t] = s.h;
+            states[t] = take_step(q, d, t, &s, step);
         }
         all[d] = ox_concat(q->o, q->n, label(q, d, -1, "states"), states, (int)q->steps, 0);
         all[d] = ox_with_int(q->o, q->n, "Unsqueeze", label(q, d, -1, "all"), all[d], "axes", 1);

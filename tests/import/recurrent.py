@@ -118,22 +118,44 @@ def torch_like_stack():
 
 @case
 def lstm_too_long():
-    return Case(net("LSTM", steps=300), code=4,
-                text="operator 'LSTM' over 300 steps: steps are written out, 256 at most")
+    return Case(net("LSTM", steps=1100), code=4,
+                text="operator 'LSTM' over 1100 steps: steps are written out, 1024 at most")
+
+
+def at_run_time(m, lens):
+    """Lengths are an input."""
+    given = next(i for i in m.graph.initializer if i.name == "lens")
+    m.graph.initializer.remove(given)
+    m.graph.input.append(value(given.name, [len(lens)], given.data_type))
+    return Case(m, inputs={"lens": np.array(lens, np.int32)})
+
+
+# Sequences end before the others do: their states stay, what is given behind their ends is 0.
+for way, directions in WAYS.items():
+    for op in ("LSTM", "GRU", "RNN"):
+        def lengths(w=way, d=directions, op=op, **more):
+            return net(op, batch=3, directions=d, direction=w, lens=[2, 5, 1],
+                       outs="y h c" if op == "LSTM" else "y h", **more)
+        each(f"{op.lower()}_lengths_{way}", lambda make=lengths: Case(
+            make(state=True, linear_before_reset=1) if op == "GRU" else make(state=True)))
+        each(f"{op.lower()}_lengths_given_{way}",
+             lambda make=lengths: at_run_time(make(), [2, 5, 1]))
 
 
 @case
-def gru_of_lengths():
-    return Case(net("GRU", lens=[5, 4]), code=4,
-                text="sequence of length 4 in an input of 5 steps: every sequence must have")
+def gru_of_whole_lengths():
+    return Case(net("GRU", lens=[5, 5]), not_text="Where")
 
 
 @case
-def gru_of_lengths_at_run_time():
-    m = net("GRU", lens=[5, 5])
-    lens = m.graph.initializer.pop()
-    m.graph.input.append(value(lens.name, [2], lens.data_type))
-    return Case(m, code=4, text="with sequence_lens computed at run time")
+def gru_of_lengths_beyond():
+    return Case(net("GRU", lens=[5, 6]), code=3,
+                text="a sequence of length 6 in an input of 5 steps")
+
+
+@case
+def gru_of_lengths_for_others():
+    return Case(net("GRU", lens=[5, 4, 3]), code=3, text="sequence_lens whose shape does not fit")
 
 
 @case
