@@ -434,6 +434,28 @@ void ox_end_list(ox *o, ox_node *n, const char *op, ox_value *x, const char *att
 bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
 bool ox_folds(const char *op);    // an operator of ONNX that only folding knows
 
+// What is folded: by a function of its own, or by one that several scalar operators share.
+typedef struct {
+    const char *op;
+    int min_in;
+    bool (*fold)(ox *o, ox_node *n);
+    bool (*compute)(ox *o, ox_node *n, ox_scalar by);
+    ox_scalar by;
+} ox_folding;
+
+extern const ox_folding ox_fold_moves[];  // onnx_fold_move.c; ends with a NULL op
+
+bool ox_fold_fits(ox *o, int rank, const int64_t *dims);  // few enough elements; counts them
+bool ox_fold_to(ox *o, ox_node *n, const ox_const *c);    // binds the only output, unless NULL
+const ox_const *ox_known_in(ox *o, ox_node *n, int input);
+void ox_dense_strides(const ox_const *c, int64_t *strides);
+void ox_copy_element(ox *o, ox_const *to, int64_t at, const ox_const *from, int64_t i);
+// Offset of element i of a box in a tensor with the given strides.
+int64_t ox_offset_of(int64_t i, int rank, const int64_t *dims, const int64_t *strides);
+// Copy of the elements base + sum index * stride. NULL when there are too many.
+const ox_const *ox_view(ox *o, const ox_const *c, int rank, const int64_t *dims,
+                        const int64_t *strides, int64_t base);
+
 // ---- operators: tables that end with a NULL op ----
 typedef struct {
     const char *op;

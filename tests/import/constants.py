@@ -1,7 +1,7 @@
 """Cases of constants: masks that become expressions, sizes that are computed at import time."""
 import numpy as np
 
-from cases import I64, Case, case, const, model, node, value
+from cases import I64, Case, case, const, ints, model, node, value
 
 
 @case
@@ -151,3 +151,22 @@ def sizes_with_one_taken_from_elsewhere():
     made = model(nodes, {"x": [2, 3], "p": value("p", [4], I64)}, "y", inits)
     return Case(made, text=["Expand(column; shape=[2,4])", "weight filled: f32[2,3] = W"],
                 inputs={"p": np.int64([2, 0, 1, 2])})
+
+
+@case
+def one_hot_of_what_is_known():
+    """How often each axis is repeated, as torch's repeat_interleave is exported."""
+    nodes = [node("OneHot", "at depth values", "r", axis=-1), node("Reshape", "r four", "n"),
+             node("Tile", "x n")]
+    return Case(model(nodes, {"x": [2, 3, 1, 5]},
+                      inits=[ints("at", -2), const("depth", np.int64(4)), ints("values", 1, 4),
+                             ints("four", 4)]), not_text="OneHot")
+
+
+@case
+def one_hot_beyond():
+    return Case(model([node("OneHot", "at depth values", "r", axis=0), node("Add", "x r")],
+                      {"x": [3, 2, 2]},
+                      inits=[const("at", np.array([[0, 3], [-3, -4]], np.int64)),
+                             const("depth", np.array([3], np.int64)),
+                             const("values", np.array([-1, 0.5], np.float32))]), not_text="OneHot")
