@@ -100,8 +100,8 @@ COUNTS = [
 # the other way round; `huge`: scores in the thousands; `least`: some rows and the first keys of all
 # are masked by -FLT_MAX, `lowest`: as well, in scores that are no multiple of the product; `minus`:
 # they are a negative one; `causal`, `ahead`, `added`: keys behind the row are masked out; `soft`:
-# as well, but with a score that counts; `turned`: maps stand in front of queries, keys and values;
-# bands are (dilation, keys to each side).
+# as well, but with a score that counts; `steep`: as well, by more than 32 bits count; `turned`:
+# maps stand in front of queries, keys and values; bands are (dilation, keys to each side).
 MODELS = {
     "small": [
         (2, 1, 2, 2, 1, "plain"), (2, 3, 7, 3, 5, "plain"), (2, 7, 3, 4, 4, "none"),
@@ -113,7 +113,7 @@ MODELS = {
         (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
         (265, 3, 40, 8, 64, "plain"), (2, 37, 50, 8, 12, "turned"), (2, 5, 131, 33, 20, "turned"),
         (3, 66, 33, 20, 7, "turned"), (2, 9, 130, 20, 24, "least"), (2, 40, 130, 20, 24, "lowest"),
-        (2, 33, 70, 8, 12, "minus"),
+        (2, 33, 70, 8, 12, "minus"), (4, 110, 150, 16, 16, "steep"),
     ],
     "large": [
         (2, 70, 65, 64, 64, "plain"), (1, 130, 40, 200, 40, "plain"), (9, 17, 40, 36, 256, "none"),
@@ -275,6 +275,8 @@ def instance(n, batch, rows, keys, depth, cols, kind):
     if kind in ("least", "lowest"):
         dot = ("select(idx(i) < 2, -3.4028235e38, select(idx(j) < %d, -3.4028235e38, %s))"
                % (keys - 3, "3 * tanh(%s)" % dot if kind == "lowest" else dot))
+    if kind == "steep":
+        dot = "select(idx(j) <= idx(50000000 * i + 3), %s, -1e9)" % dot
     if kind == "minus":
         dot = "-2 * (%s)" % dot
     if kind == "sums":

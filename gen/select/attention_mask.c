@@ -28,6 +28,7 @@ typedef struct ein__attention_mask {
 
 enum {
     EIN__ATTENTION_FAR = -100,   // exp(-88) is about the smallest number of f32
+    EIN__ATTENTION_TILE = 1024,  // more than the rows of any tile
     EIN__ATTENTION_LIMITS = 24,  // forms looked at
     EIN__ATTENTION_LEAVES = 4    // of them, on one side of a condition
 };
@@ -121,11 +122,11 @@ static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__atten
     if (ein__ix_coef(ctx, k, key) != (begin ? 1 : -1)) return none;
     ein__attention_edge e = {true, (int)row, begin ? -by : by, begin ? -f->c : f->c + 1, each};
     if (e.a < 0 || e.a > INT32_MAX || e.key > INT32_MAX || e.key < -INT32_MAX) return none;
-    // Where a kernel begins is counted in 32 bits; and where no key is hidden there is no edge.
-    int64_t last = rows ? ein__times(e.a, a->box.n[row]) : 0;
-    if (begin && (f->lo >= 0 || ein__plus(last, e.key < 0 ? -e.key : e.key) > INT32_MAX))
-        return none;
-    return e;
+    // Kernels count edges in 32 bits, those of a last tile's rows too; and where no key is hidden
+    // there is none.
+    int64_t last = rows ? ein__times(e.a, ein__plus(a->box.n[row], EIN__ATTENTION_TILE)) : 0;
+    bool far = ein__plus(last, e.key < 0 ? -e.key : e.key) > INT32_MAX / 2;
+    return far || (begin && f->lo >= 0) ? none : e;
 }
 
 // Finds where the mask of `score` begins, or ends: the closest place of those that hide keys by a
