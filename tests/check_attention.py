@@ -441,6 +441,22 @@ def check_window(folder, math):
         raise run_models.Failure(str(us))
 
 
+def check_beyond_last(folder, math):
+    """Rows beyond the last one, whose scores are read too, keep no block from ending early."""
+    head, body, y = instance(0, 2, 300, 500, 32, 32, "sliding")
+    head += "input b: f32[300,500]\n"
+    body = re.sub(r"(\d+\.\d+ \* \(sum.*?\]\))", r"\1 + b[i,j]", body, count=1)
+    path = os.path.join(folder, "beyond_%s.ein" % math)
+    with open(path, "w") as out:
+        out.write("ein 1\nmodel beyond\n%soutput %s\n%s" % (head, y, body))
+    text = emit(path, ["--math", math, "--libs", "none", "--only-math"])
+    score = text[text.index("float x = -INFINITY"):text.index("const float unit")]
+    if "const int low = " not in text or "m0 + row < 300 &&" in score or \
+            "? m0 + row : 299" not in score:
+        raise run_models.Failure("rows beyond the last have no score")
+    run_models.check_model(path, argparse_like("plain", "h200", math), folder)
+
+
 def check_shared():
     """Tiles of heads that share keys end and begin with those of their positions, and cost so."""
     us = {}
@@ -679,6 +695,8 @@ def main():
     jobs.append(("heads that share keys", check_shared, ()))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
+        jobs += [("rows beyond the last, %s" % math, check_beyond_last, (folder, math))
+                 for math in ("fp32", "fp16")]
         texts, tensor_texts = [], []
         for name, cases in MODELS.items():
             path = os.path.join(folder, name + ".ein")
