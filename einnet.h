@@ -58051,20 +58051,19 @@ static bool ein__kattention_four(ein__kgen *g, const ein__kattention_form *f, ei
     return four;
 }
 
-// How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
-// or one.
+// How many neighbours along `inner` `read` gives at once, `most` or fewer: as they are (eight
+// halves), converted (4) or one.
 static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
-                                  const ein__kaxes *inner, bool later) {
-    if (inner->n != 1) return 1;
+                                  const ein__kaxes *inner, int most) {
+    if (inner->n != 1 || most < 4) return 1;
     const ein__expr *e = ein__ex_get(g->ctx, read);
     if (e->op != EIN__X_READ) return ein__kattention_four(g, f, read, inner->slot[0]) ? 4 : 1;
-    bool halves = (f->t.math == EIN__MATH_FP16 || (f->t.lanes && later)) && !e->bits &&
+    bool halves = (f->t.math == EIN__MATH_FP16 || f->t.lanes) && !e->bits &&
                   ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
-    for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
-        if (g->slot[inner->slot[0]].n % vec) continue;
-        if (ein__kattention_lies(g, read, vec, inner->slot[0]))
-            return vec == 8 || vec == 4 ? vec : 1;
-    }
+    for (int vec = halves ? most : 4; vec >= 4; vec /= 2)
+        if (g->slot[inner->slot[0]].n % vec == 0 &&
+            ein__kattention_lies(g, read, vec, inner->slot[0]))
+            return vec;
     return 1;
 }
 
@@ -58134,15 +58133,16 @@ static int64_t ein__kattention_apart(ein__kgen *g, ein__ex read, int slot, int b
     return k > 0 && k < INT16_MAX ? k : 0;
 }
 
-// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
-// or a value, whose copies may still be on their way when the kernel goes on.
+// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `most`: elements of
+// a load. `later`: of a key or a value, whose copies may still be on their way when the kernel goes
+// on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
-                                            bool vectors, bool later) {
+                                            int most, bool later) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
-    int vec = vectors ? ein__kattention_vector(g, f, read, inner, later) : 1;
+    int vec = ein__kattention_vector(g, f, read, inner, most);
     bool across = vec == 1 && ein__kattention_across(g, f, read, outer, inner);
     const char *test = ein__kaxes_test(g, outer, inner);
     l.copy = later && ein__kattention_copies(g, f, read, vec);
@@ -58433,7 +58433,11 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
     const ein__attention_tile *t = &f->t;
-    bool vectors = g->vec > 1;
+    // Elements of a load, at most: of queries, keys, values. The plan has room for lanes that load
+    // as much as it counts with, or less.
+    int most[] = {t->lanes ? 4 : 8, t->lanes ? t->kw : 8, t->lanes ? t->vw : 8};
+    for (int i = 0; i < 3; i++)
+        if (g->vec == 1) most[i] = 1;
     g->vec = 1;
     x->blocks = ein__kattention_index(g, f, &x->index);
     ein__kaxes keys = {.n = f->keys.n, .from = "u0 + ", .at = "u0 + key"}, cols = f->cols,
@@ -58442,8 +58446,8 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
     if (t->lanes) {
-        f->t.kw = vectors ? ein__kattention_vector(g, f, f->key, &at, true) : 1;
-        f->t.vw = vectors ? ein__kattention_vector(g, f, f->value, &cols, true) : 1;
+        f->t.kw = ein__kattention_vector(g, f, f->key, &at, most[1]);
+        f->t.vw = ein__kattention_vector(g, f, f->value, &cols, most[2]);
         ein__few_lanes(&f->a, &f->t);
     }
     int64_t depth = ein__up(t->depth, t->kc);
@@ -58453,16 +58457,16 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     x->query = x->key = none;
     if (product)
         x->query = ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth,
-                                        vectors, false);
+                                        most[0], false);
     if (!t->lanes) at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
         x->key = t->key_across ? ein__kattention_load(g, f->key, to[1], f, &at, &keys, t->kc,
-                                                      t->keys, vectors, true)
+                                                      t->keys, most[1], true)
                                : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys,
-                                                      t->kc, vectors, true);
+                                                      t->kc, most[1], true);
     x->beyond[0] = product ? ein__kattention_beyond(g, f, f->key) : "";
     x->beyond[1] = ein__kattention_beyond(g, f, f->value);
     keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
@@ -58470,9 +58474,9 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
     x->value = t->value_across ? ein__kattention_load(g, f->value, to[2], f, &cols, &keys, t->width,
-                                                      kv, vectors, true)
+                                                      kv, most[2], true)
                                : ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv,
-                                                      t->width, vectors, true);
+                                                      t->width, most[2], true);
     if (name) g->slot[f->a.m].name = name;
     if (!product) {
         ein__put(&x->query.text, "");
