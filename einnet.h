@@ -39310,9 +39310,10 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
     step->counters = outputs;
     int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
-    // A sum, a pair of sums, or a value and its place; of integers of 64 bits.
-    bool pair = ein__is_pair(ctx, k.s[0]);
-    int64_t each = step->kind == EIN__K_PLACE ? 16 : v->dtype > EIN__BF16 ? 8 : 4;
+    // A sum, a pair of sums, or a value and its place; of integers of 64 bits, whatever a map
+    // behind makes of them.
+    bool pair = ein__is_pair(ctx, k.s[0]), whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
+    int64_t each = step->kind == EIN__K_PLACE ? 16 : whole ? 8 : 4;
     if (pair) each *= 2;
     step->workspace = ein__times(sums, each);
 }
