@@ -57677,10 +57677,40 @@ static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, c
     ein__putf(b, "%sif (%s)\n    s[m][j][e] = %s;\n", g->code[0].s, test, value);
 }
 
-// The keys of a block's share: whole turns, of those before the first one that no row attends to as
-// many as of others' but for one; the last block goes on behind them.
-static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
+// Turns that the blocks of a tile take but for the last one, as a name where a mask moves along: of
+// those before the first key that no row attends to, as many a block as the last one has. That goes
+// on behind them; it has the turn that holds the last key of the tile's first row, so that it meets
+// a key of every row that has some, and sees that what is masked does not count.
+static const char *ein__kattention_others(ein__kgen *g, const ein__attention_tile *t,
+                                          const char *stop, ein__buf *b) {
+    const ein__attention_edge *end = &t->mask.end;
+    long long all = (long long)ein__up(t->terms, t->keys);
+    bool late = ein__attention_is_late(t);
+    const char *low = late ? "low" : "0", *less = late ? " - low" : "";
+    if ((!late || !t->mask.begin.a) && (!*stop || !end->a)) {
+        int64_t first = late ? ein__attention_low(t, 0) : 0;
+        int64_t behind = *stop ? ein__least(end->key, all) : all;
+        int64_t some = behind <= first ? 1 : ein__ceil(behind - first, t->keys);
+        return ein__namef(g->ctx, "%lld", (long long)((t->parts - 1) * some / t->parts));
+    }
+    const char *behind = ein__namef(g->ctx, "%lld", all), *last = "turns - 1";
+    if (*stop) {
+        behind = ein__namef(g->ctx, "min((int)(%s), %lld)", stop, all);
+        last = ein__namef(g->ctx, "max((int)(%s)%s, 0) / %d", ein__kattention_edge(g, end, 0, 1),
+                          less, t->keys);
+    }
+    ein__putf(b, "const int behind = %s;\n", behind);
+    ein__putf(b, "const int turns = behind <= %s ? 1 : (behind%s + %d) / %d;\n", low, less,
+              t->keys - 1, t->keys);
+    ein__putf(b, "const int others = min(%d * turns / %d, %s);\n", t->parts - 1, t->parts, last);
+    return "others";
+}
+
+// The keys of a block's share, in whole turns.
+static void ein__kattention_shares(ein__kgen *g, const ein__attention_tile *t, const char *stop,
+                                   ein__buf *b) {
     long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
+    int others = t->parts - 1;
     if (t->parts == 1) return;
     ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
     if (!*stop) {
@@ -57688,12 +57718,10 @@ static void ein__kattention_shares(const ein__attention_tile *t, const char *sto
         ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
         return;
     }
-    ein__putf(b, "const int behind = (int)(%s);\n", stop);
-    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
-              terms, t->keys - 1, t->keys, turns);
-    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
-    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
-              t->parts - 1, t->parts, t->keys, terms);
+    const char *theirs = ein__kattention_others(g, t, stop, b);
+    ein__putf(b, "const int from = share * %s / %d * %d;\n", theirs, others, t->keys);
+    ein__putf(b, "const int until = share < %d ? (share + 1) * %s / %d * %d : %lld;\n", others,
+              theirs, others, t->keys, terms);
 }
 
 // Where blocks begin with the first key that some row attends to: `low`, of a whole turn.
@@ -57713,38 +57741,17 @@ static void ein__kattention_begins(ein__kgen *g, const ein__attention_tile *t, e
 }
 
 // The keys of a block's share then, in `togo` the number of its turns. The last block goes on
-// behind the last key with the first one; it has the turn that holds the last key of the tile's
-// first row, so that it meets a key of every row that has some, and sees that what is masked does
-// not count.
+// behind the last key with the first one.
 static void ein__kattention_turns(ein__kgen *g, const ein__attention_tile *t, const char *stop,
                                   ein__buf *b) {
-    const ein__attention_edge *end = &t->mask.end;
-    long long turns = (long long)ein__ceil(t->terms, t->keys), all = turns * t->keys;
-    const char *others;
+    long long turns = (long long)ein__ceil(t->terms, t->keys);
     ein__kattention_begins(g, t, b);
     if (t->parts == 1) {
         ein__putf(b, "int togo = %lld;  // turns\n", turns);
         return;
     }
     ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
-    if (!t->mask.begin.a && (!*stop || !end->a)) {
-        int64_t low = ein__attention_low(t, 0), behind = *stop ? ein__least(end->key, all) : all;
-        int64_t some = behind <= low ? 1 : ein__ceil(behind - low, t->keys);
-        others = ein__namef(g->ctx, "%lld", (long long)((t->parts - 1) * some / t->parts));
-    } else {
-        const char *behind = ein__namef(g->ctx, "%lld", all), *last = "turns - 1";
-        if (*stop) {
-            behind = ein__namef(g->ctx, "min((int)(%s), %lld)", stop, all);
-            last = ein__namef(g->ctx, "max((int)(%s) - low, 0) / %d",
-                              ein__kattention_edge(g, end, 0, 1), t->keys);
-        }
-        ein__putf(b, "const int behind = %s;\n", behind);
-        ein__putf(b, "const int turns = behind <= low ? 1 : (behind - low + %d) / %d;\n",
-                  t->keys - 1, t->keys);
-        ein__putf(b, "const int others = min(%d * turns / %d, %s);\n", t->parts - 1, t->parts,
-                  last);
-        others = "others";
-    }
+    const char *others = ein__kattention_others(g, t, stop, b);
     ein__putf(b, "const int before = share * %s / %d, from = low + before * %d;\n", others,
               t->parts - 1, t->keys);
     ein__putf(b, "int togo = (share < %d ? (share + 1) * %s / %d : %lld) - before;\n", t->parts - 1,
@@ -58487,7 +58494,7 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     ein__put(&x->shares, "");
     const char *behind = ein__kattention_behind(g, t);
     if (ein__attention_is_late(t)) ein__kattention_turns(g, t, behind, &x->shares);
-    else ein__kattention_shares(t, behind, &x->shares);
+    else ein__kattention_shares(g, t, behind, &x->shares);
     if (t->parts > 1)
         x->joined =
             ein__namef(g->ctx, "join_keys<%d, false>(left + blockIdx.x / %du * %du, row, at)",

@@ -441,22 +441,6 @@ def check_window(folder, math):
         raise run_models.Failure(str(us))
 
 
-def check_beyond_last(folder, math):
-    """Rows beyond the last one, whose scores are read too, keep no block from ending early."""
-    head, body, y = instance(0, 2, 300, 500, 32, 32, "sliding")
-    head += "input b: f32[300,500]\n"
-    body = re.sub(r"(\d+\.\d+ \* \(sum.*?\]\))", r"\1 + b[i,j]", body, count=1)
-    path = os.path.join(folder, "beyond_%s.ein" % math)
-    with open(path, "w") as out:
-        out.write("ein 1\nmodel beyond\n%soutput %s\n%s" % (head, y, body))
-    text = emit(path, ["--math", math, "--libs", "none", "--only-math"])
-    score = text[text.index("float x = -INFINITY"):text.index("const float unit")]
-    if "const int low = " not in text or "m0 + row < 300 &&" in score or \
-            "? m0 + row : 299" not in score:
-        raise run_models.Failure("rows beyond the last have no score")
-    run_models.check_model(path, argparse_like("plain", "h200", math), folder)
-
-
 def check_shared():
     """Tiles of heads that share keys end and begin with those of their positions, and cost so."""
     us = {}
@@ -655,8 +639,8 @@ sys.exit(done.returncode)
 """
 
 
-def check_fault(path, mode, math, old, new):
-    """The judge, or the comparison with the oracle, finds what is planted."""
+def finds_fault(path, mode, math, old, new):
+    """Whether the judge, or the comparison with the oracle, finds what is planted."""
     with tempfile.TemporaryDirectory() as folder:
         args = argparse_like(mode, "h200", math)
         args.einnet = os.path.join(folder, "faulty")
@@ -668,8 +652,36 @@ def check_fault(path, mode, math, old, new):
         except run_models.Failure as error:
             if "there is no such text" in str(error) or "judgecc" in str(error):
                 raise
-            return
+            return True
+    return False
+
+
+def check_fault(path, mode, math, old, new):
+    if not finds_fault(path, mode, math, old, new):
         raise run_models.Failure("nothing is found")
+
+
+# What a block could go on for behind the keys of its rows, though what is masked does not count:
+# the tile's first row, of which others have all keys; rows beyond the last, whose bias is read.
+EARLY_ENDS = [("first rows", "fp32", (2, 400, 400, 16, 16, "causal"), False),
+              ("rows beyond the last", "fp32", (20, 301, 300, 16, 32, "sliding"), True),
+              ("rows beyond the last", "fp16", (20, 301, 300, 64, 64, "sliding"), True)]
+
+
+def check_early(folder, math, case, bias):
+    """No block sees that what is masked may count: where one does, results are made wrong."""
+    head, body, y = instance(0, *case)
+    if bias:
+        head += "input b: f32[%d,%d]\n" % case[1:3]
+        body = re.sub(r"(\(sum.*?\]\))", r"\1 + b[i,j]", body, count=1)
+    path = os.path.join(folder, "early.ein")
+    with open(path, "w") as out:
+        out.write("ein 1\nmodel early\n%soutput %s\n%s" % (head, y, body))
+    tensor = "top[m][i] = NO_KEY" in emit(path, ["--math", math])
+    if finds_fault(path, "plain", math, "if (!__syncthreads_or(more)) break;",
+                   "if (__syncthreads_or(more)) acc[0][0]%s = INFINITY;\n            break;"
+                   % ("[0]" if tensor else "")):
+        raise run_models.Failure("a block goes on")
 
 
 def few_jobs(folder):
@@ -695,8 +707,9 @@ def main():
     jobs.append(("heads that share keys", check_shared, ()))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        jobs += [("rows beyond the last, %s" % math, check_beyond_last, (folder, math))
-                 for math in ("fp32", "fp16")]
+        jobs += [("blocks end early: %s, %s" % (what, math), check_early,
+                  (folder, math, case, bias))
+                 for what, math, case, bias in EARLY_ENDS]
         texts, tensor_texts = [], []
         for name, cases in MODELS.items():
             path = os.path.join(folder, name + ".ein")

@@ -712,7 +712,7 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     ein__put(&x->shares, "");
     const char *behind = ein__kattention_behind(g, t);
     if (ein__attention_is_late(t)) ein__kattention_turns(g, t, behind, &x->shares);
-    else ein__kattention_shares(t, behind, &x->shares);
+    else ein__kattention_shares(g, t, behind, &x->shares);
     if (t->parts > 1)
         x->joined =
             ein__namef(g->ctx, "join_keys<%d, false>(left + blockIdx.x / %du * %du, row, at)",
