@@ -27185,14 +27185,15 @@ EIN__FN bool ein__end_rows(ein_ctx *ctx, ein__val *root, int nroot) {
 // model stores as bf16 and what --keep-fp32 names stay f32.
 // Everything is computed in f32.
 
-// A statistic, what a maximum is taken of, what an output is a copy of, an integer as a number, and
-// what halves gain nothing for and may have too few exponents for.
+// A statistic, what a maximum is taken of, what an output is a copy of, an integer as a number,
+// what halves gain nothing for and may have too few exponents for, and what they have none for.
 enum {
     EIN__IS_STATISTIC = 1,
     EIN__IS_SOURCE = 2,
     EIN__IS_OUTPUT = 4,
     EIN__IS_COUNT = 8,
-    EIN__IS_WIDE = 16
+    EIN__IS_WIDE = 16,
+    EIN__IS_FAR = 32
 };
 enum { EIN__FEW_ELEMENTS = 64 };  // whose bytes are nothing beside a launch
 
@@ -27394,8 +27395,39 @@ static void ein__mark_wide(ein__storer *z) {
     }
 }
 
+// Whether a number in `ex` that it may be, or be the sum or a multiple of, is beyond halves: -1e9
+// where a mask hides a key would be -inf, and a row of which it hides all has a mean of all values.
+// What bounds others from above or below is none of what they are.
+static bool ein__is_far(const ein__storer *z, ein__ex ex) {
+    const double most = 65504, all = 3.5e38;
+    const ein__expr *e = ein__ex_get(z->ctx, ex);
+    double v = 0;
+    bool number = ein__ex_is_const(z->ctx, ex, &v), bound = e->fn == EIN__MIN || e->fn == EIN__MAX;
+    if (e->op == EIN__X_READ) v = ein__f64_of(e->bits);
+    if ((v > most || v < -most) && v < all && v > -all) return true;
+    if (number || e->op == EIN__X_READ) return !number && z->is[e->val] & EIN__IS_FAR;
+    if (e->op == EIN__X_SELECT) return ein__is_far(z, e->kid[2]) || ein__is_far(z, e->kid[3]);
+    if (e->op == EIN__X_WHEN) return ein__is_far(z, e->kid[0]);
+    if (e->op == EIN__X_UNARY)
+        return (e->fn == EIN__NEG || e->fn == EIN__ABS) && ein__is_far(z, e->kid[0]);
+    if (e->op != EIN__X_BINARY) return false;
+    for (int k = 0; k < 2; k++) {
+        bool counts = e->fn == EIN__ADD || e->fn == EIN__SUB || e->fn == EIN__MUL ||
+                      (e->fn == EIN__DIV && !k) ||
+                      (bound && !ein__ex_is_const(z->ctx, e->kid[k], &v));
+        if (counts && ein__is_far(z, e->kid[k])) return true;
+    }
+    return false;
+}
+
+static void ein__mark_far(ein__storer *z, ein__val v) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    if (s && s->reduce != EIN__R_SUM && ein__is_far(z, s->body)) z->is[v.i] |= EIN__IS_FAR;
+}
+
 static void ein__mark(ein__storer *z) {
     ein__mark_wide(z);
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__mark_far(z, z->order[i]);
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__mark_counts(z, z->order[i]);
     for (ptrdiff_t i = arrlen(z->order); i-- > 0;) ein__mark_positions(z, z->order[i]);
     // Twice: a statistic may be known as one only by a map behind a later one.

@@ -684,6 +684,12 @@ def check_early(folder, math, case, bias):
         raise run_models.Failure("a block goes on")
 
 
+def check_padded(folder):
+    """What hides keys in FP16 is a number: rows that see none have a mean, and so have others."""
+    args = run_models.arguments(["--einnet", EINNET, "--math", "fp16", "--libs", "none"])
+    run_models.check_model(os.path.join(ROOT, "tests/unseen/left_padded.ein"), args, folder)
+
+
 def few_jobs(folder):
     path = os.path.join(folder, "few.ein")
     parts = [few_instance(n, *case) for n, case in enumerate(FEW)]
@@ -707,6 +713,7 @@ def main():
     jobs.append(("heads that share keys", check_shared, ()))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
+        jobs.append(("rows that see no key, fp16", check_padded, (folder,)))
         jobs += [("blocks end early: %s, %s" % (what, math), check_early,
                   (folder, math, case, bias))
                  for what, math, case, bias in EARLY_ENDS]
