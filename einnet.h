@@ -9528,7 +9528,15 @@ EIN__FN ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
                         (int)read->nix);
 }
 
+// What functions give at 0 by every libm, in proofs too. False: this one is none of them.
+EIN__FN bool ein__unary_at_zero(ein__fn fn, double *y) {
+    *y = fn == EIN__EXP || fn == EIN__COS ? 1 : fn == EIN__SIGMOID ? 0.5 : 0;
+    return *y != 0 || fn == EIN__TANH || fn == EIN__SQRT || fn == EIN__ERF || fn == EIN__SIN ||
+           fn == EIN__ATAN;
+}
+
 static double ein__fold_unary(ein__fn fn, double x, bool *known) {
+    double zero;
     *known = true;
     switch ((int)fn) {
     case EIN__NEG: return -x;
@@ -9540,8 +9548,8 @@ static double ein__fold_unary(ein__fn fn, double x, bool *known) {
     case EIN__SQUARE: return x * x;
     default: break;  // the others depend on the machine's libm: left to run time
     }
-    *known = false;
-    return 0;
+    *known = x == 0 && ein__unary_at_zero(fn, &zero);
+    return *known ? zero : 0;
 }
 
 EIN__FN ein__ex ein__ex_unary(ein_ctx *ctx, ein__fn fn, ein__ex x) {
@@ -11790,6 +11798,8 @@ static ein__fp ein__fp_min(ein__proof *z, ein__fp a, ein__fp b) {
 
 static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
     int64_t small;
+    double zero;
+    if (x == 0 && ein__unary_at_zero(fn, &zero)) return ein__fp_number(z, zero);
     switch ((int)fn) {
     case EIN__NEG: return ein__fp_neg(x);
     case EIN__SQUARE: return ein__fp_mul(x, x);
@@ -11799,9 +11809,9 @@ static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
     case EIN__CEILF:
         if (ein__fp_small(x, &small)) return x;
         break;
-    case EIN__RSQRT: return ein__fp_inverse(z, ein__fp_hash(z, EIN__SQRT, x, 0));
+    case EIN__RSQRT: return ein__fp_inverse(z, ein__fp_unary(z, EIN__SQRT, x));
     case EIN__SIGMOID:
-        return ein__fp_inverse(z, ein__fp_add(1, ein__fp_hash(z, EIN__EXP, ein__fp_neg(x), 0)));
+        return ein__fp_inverse(z, ein__fp_add(1, ein__fp_unary(z, EIN__EXP, ein__fp_neg(x))));
     default: break;
     }
     return ein__fp_hash(z, (uint64_t)fn, x, 0);

@@ -722,6 +722,16 @@ static void test_proofs(void) {
     prove(false, "y[h] = exp(v[h])", "z[h] = tanh(v[h])");
     prove(true, "y[h] = rsqrt(v[h])", "z[h] = 1 / sqrt(v[h])");
     prove(true, "y[h] = sigmoid(v[h])", "z[h] = 1 / (1 + exp(-v[h]))");
+    // but for what they give at 0, as of padding
+    prove(true, "y[h] = sqrt(v[h-2]) where h in 0:9, pad v 0",
+          "w[t] = sqrt(v[t]) where t in 0:8\nz[h] = w[h-2] where h in 0:9, pad w 0");
+    prove(true, "y[h] = erf(v[h-2]) where h in 0:9, pad v 0",
+          "w[t] = erf(v[t]) where t in 0:8\nz[h] = w[h-2] where h in 0:9, pad w 0");
+    prove(true, "y[h] = sigmoid(v[h-2]) where h in 0:9, pad v 0",
+          "w[t] = sigmoid(v[t]) - 0.5 where t in 0:8\n"
+          "z[h] = w[h-2] + 0.5 where h in 0:9, pad w 0");
+    prove(false, "y[h] = exp(v[h-2]) where h in 0:9, pad v 0",
+          "w[t] = exp(v[t]) where t in 0:8\nz[h] = w[h-2] where h in 0:9, pad w 0");
     // a lattice: max and min
     prove(true, "y[h] = max(r) v[2*h+r-1] where h in 0:4, r in 0:4, pad v -inf",
           "w[t] = max(p) v[2*t+p-1] where t in 0:5, p in 0:2, pad v -inf\n"

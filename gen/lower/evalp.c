@@ -240,6 +240,8 @@ static ein__fp ein__fp_min(ein__proof *z, ein__fp a, ein__fp b) {
 
 static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
     int64_t small;
+    double zero;
+    if (x == 0 && ein__unary_at_zero(fn, &zero)) return ein__fp_number(z, zero);
     switch ((int)fn) {
     case EIN__NEG: return ein__fp_neg(x);
     case EIN__SQUARE: return ein__fp_mul(x, x);
@@ -249,9 +251,9 @@ static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
     case EIN__CEILF:
         if (ein__fp_small(x, &small)) return x;
         break;
-    case EIN__RSQRT: return ein__fp_inverse(z, ein__fp_hash(z, EIN__SQRT, x, 0));
+    case EIN__RSQRT: return ein__fp_inverse(z, ein__fp_unary(z, EIN__SQRT, x));
     case EIN__SIGMOID:
-        return ein__fp_inverse(z, ein__fp_add(1, ein__fp_hash(z, EIN__EXP, ein__fp_neg(x), 0)));
+        return ein__fp_inverse(z, ein__fp_add(1, ein__fp_unary(z, EIN__EXP, ein__fp_neg(x))));
     default: break;
     }
     return ein__fp_hash(z, (uint64_t)fn, x, 0);

@@ -106,7 +106,15 @@ EIN__FN ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
                         (int)read->nix);
 }
 
+// What functions give at 0 by every libm, in proofs too. False: this one is none of them.
+EIN__FN bool ein__unary_at_zero(ein__fn fn, double *y) {
+    *y = fn == EIN__EXP || fn == EIN__COS ? 1 : fn == EIN__SIGMOID ? 0.5 : 0;
+    return *y != 0 || fn == EIN__TANH || fn == EIN__SQRT || fn == EIN__ERF || fn == EIN__SIN ||
+           fn == EIN__ATAN;
+}
+
 static double ein__fold_unary(ein__fn fn, double x, bool *known) {
+    double zero;
     *known = true;
     switch ((int)fn) {
     case EIN__NEG: return -x;
@@ -118,8 +126,8 @@ static double ein__fold_unary(ein__fn fn, double x, bool *known) {
     case EIN__SQUARE: return x * x;
     default: break;  // the others depend on the machine's libm: left to run time
     }
-    *known = false;
-    return 0;
+    *known = x == 0 && ein__unary_at_zero(fn, &zero);
+    return *known ? zero : 0;
 }
 
 EIN__FN ein__ex ein__ex_unary(ein_ctx *ctx, ein__fn fn, ein__ex x) {
