@@ -116,10 +116,11 @@
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
-//   Products with padding are not evaluated, so infinite weights there give 0. A basis change
-// (Winograd) mixes the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512
-// channels, F(2,3) to 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules
-// "-basis" leaves it out.
+//   Products with padding are not evaluated, so infinite weights there give 0. Taps that a guard
+// leaves out may be multiplied by 0, and infinite data there give NaN. A basis change (Winograd)
+// mixes the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels,
+// F(2,3) to 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules "-basis"
+// leaves it out.
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither, else it does not compile (stb_ds has its own
@@ -12634,6 +12635,49 @@ static bool ein__drop_digits(ein_ctx *ctx, ein__digits *g) {
     return s->body.i != 0;
 }
 
+// Narrows `part`, values of reduction iterator `i`, to those for which guard `e` can hold.
+static void ein__narrow_part(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t i,
+                             int64_t part[2]) {
+    int64_t k = ein__ix_coef(ctx, e->ix[0], i);
+    if (k == 0 || ein__ix_get(ctx, e->ix[0])->q != 1 || ein__ix_has_gather(ctx, e->ix[0])) return;
+    ein__ix rest =
+        ein__ix_add(ctx, e->ix[0], ein__ix_scale(ctx, ein__ix_iter(ctx, i, s->n[i]), -k));
+    if (!rest.i || (ein__ix_uses(ctx, rest) >> i & 1)) return;
+    const ein__index *r = ein__ix_get(ctx, rest);
+    int64_t lo = -r->hi, hi = e->n - 1 - r->lo;  // of k * i
+    int64_t least = k > 0 ? -ein__floordiv(-lo, k) : -ein__floordiv(hi, -k);
+    int64_t most = k > 0 ? ein__floordiv(hi, k) : ein__floordiv(-lo, -k);
+    if (part[0] < least) part[0] = least;
+    if (part[1] > most) part[1] = most;
+}
+
+// Sums over the terms alone that guards of the whole term can leave: of sum(r in 0:3) [r < 2] f the
+// sum(r in 0:2) f. What has no guard left is a contraction. Where these are most, as before the
+// last place of a triangle, sizes that were chosen for vectors stay. False: an error.
+static bool ein__drop_terms(ein_ctx *ctx, ein__scope *s) {
+    enum { MOST = 75 };  // percent
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = s->nt; i < s->nt + s->ns && s->reduce == EIN__R_SUM; i++) {
+        int64_t part[2] = {0, s->n[i] - 1};
+        const ein__expr *e = ein__ex_get(ctx, s->body);
+        for (; e->op == EIN__X_WHEN; e = ein__ex_get(ctx, e->kid[0]))
+            if (!e->negate) ein__narrow_part(ctx, s, e, i, part);
+        int64_t left = part[1] - part[0] + 1;
+        uint32_t all = s->nt + s->ns, n = 0;
+        if (left < 1 || left > ein__muldiv(s->n[i], MOST, 100)) continue;
+        for (uint32_t k = 0; k < all; k++) {
+            s->n[n] = k == i ? left : s->n[k];
+            map[k] = ein__ix_iter(ctx, n, s->n[n]);
+            if (k != i || left > 1) n++;
+        }
+        map[i] = ein__ix_addc(ctx, map[i], part[0]);
+        s->body = ein__ex_subst(ctx, s->body, map, (int)all);
+        if (!s->body.i) return false;
+        if (left == 1) s->ns--, i--;
+    }
+    return true;
+}
+
 static const char *ein__inner_name(ein__lowerer *l, const char *suffix) {
     const char *name = ein__namef(l->ctx, "%s.%s", l->base, suffix);
     int taken = 1;
@@ -12684,6 +12728,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
         ein__error(ctx, EIN_RESOURCES, l->pos, "a reduction has more than 2^60 terms in all");
         return (ein__ex){0};
     }
+    if (!ein__drop_terms(ctx, &g.s)) return (ein__ex){0};
     for (uint32_t i = 0; i < g.s.nt + g.s.ns; i++) {
         int64_t d = ein__digit_of(ctx, g.s.body, i, g.s.n[i]);
         if (d && ein__split_digit(ctx, &g, i, d)) i = UINT32_MAX;
@@ -16239,7 +16284,7 @@ static bool ein__widen_factors(ein_ctx *ctx, ein__val *root, int nroot) {
 // of once for every element of the other factor's. Of three factors and more two are summed first
 // where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
 // sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
-// factor that has its iterators.
+// factor that has its iterators, and one of taps to the filter.
 
 enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
 
@@ -16329,16 +16374,41 @@ static ein__ex ein__inside_guards(ein_ctx *ctx, ein__ex ex, ein__expr *guard, in
     return ex;
 }
 
-// Puts guard `g` around the one factor that has its iterators. False: there is none, or another one
-// that has them, which would be read where the product is not.
-static bool ein__guard_factor(ein_ctx *ctx, const ein__expr *g, ein__computed *list, int n) {
-    ein__computed *f = NULL;
-    for (int k = 0; k < n; k++) {
-        if (ein__ix_uses(ctx, g->ix[0]) & ~list[k].uses) continue;
-        if (f) return false;
-        f = &list[k];
+// Whether `ex` is a function of one place, read through a window with iterators `slots`: the places
+// are those of the window for several values of other iterators, so that what a guard of `slots`
+// leaves out is read anyway.
+static bool ein__is_windowed(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    const ein__expr *first = arrlen(reads) ? ein__ex_get(ctx, reads[0]) : NULL;
+    bool all = first != NULL;
+    for (ptrdiff_t i = 1; i < arrlen(reads) && all; i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        all = e->nix == first->nix && !memcmp(e->ix, first->ix, e->nix * sizeof *e->ix);
     }
-    if (!f) return false;
+    for (uint32_t k = 0; all && k < first->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, first->ix[k]);
+        all = !(uses & slots) || (uses & ~slots);
+    }
+    return all;
+}
+
+// Puts guard `g` around the one factor that has its iterators, or around the weight that has them
+// where the others that do are read through windows, as by masked convolutions. False: there is
+// none, or another one that has them, which would be read where the product is not.
+static bool ein__guard_factor(ein_ctx *ctx, const ein__expr *g, ein__computed *list, int n) {
+    ein__computed *f = NULL, *weight = NULL;
+    int found = 0, weights = 0, windows = 0;
+    uint32_t slots = ein__ix_uses(ctx, g->ix[0]);
+    for (int k = 0; k < n; k++) {
+        if (slots & ~list[k].uses) continue;
+        f = &list[k];
+        found++;
+        if (f->weight_only) weight = f;
+        weights += f->weight_only;
+        windows += !f->weight_only && ein__is_windowed(ctx, f->ex, slots);
+    }
+    if (found > 1 && weights == 1 && windows == found - 1) f = weight;
+    else if (found != 1) return false;
     f->ex = ein__ex_when(ctx, g->ix[0], g->n, g->negate != 0, f->ex);
     f->den = (ein__ex){0};
     f->guarded = true;

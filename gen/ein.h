@@ -112,10 +112,11 @@
 //   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
 // Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
 // ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
-//   Products with padding are not evaluated, so infinite weights there give 0. A basis change
-// (Winograd) mixes the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512
-// channels, F(2,3) to 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules
-// "-basis" leaves it out.
+//   Products with padding are not evaluated, so infinite weights there give 0. Taps that a guard
+// leaves out may be multiplied by 0, and infinite data there give NaN. A basis change (Winograd)
+// mixes the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels,
+// F(2,3) to 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules "-basis"
+// leaves it out.
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither, else it does not compile (stb_ds has its own

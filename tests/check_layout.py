@@ -253,14 +253,15 @@ output y
 y[n,c] = max(e) select(adjacent[n,e] != 0, m[e,c], -1000)
 """
 
-# A convolution with padding, of what is computed.
-PADDED = """ein 1
-model padded
+# A masked convolution: taps that a guard leaves out, and an activation in front of its padding.
+MASKED = """ein 1
+model masked
 input x: f32[1,32,28,28]
 weight k: f32[64,32,3,3] = randn()
 output y
-y[n,f,i,j] = sum(c,r,s) %s * k[f,c,r,s] where n in 0:1, i in 0:28, j in 0:28, pad x 0
+y[n,f,i,j] = sum(c,r,s) %s * k[f,c,r,s] * %s where n in 0:1, i in 0:28, j in 0:28, pad x 0
 """
+TAPS = "x[n,c,i+r-1,j+s-1]"
 
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
@@ -383,7 +384,13 @@ CASES = [
      lambda p: len(p.steps) == 2 and p.call("y").startswith("k_map")),
     ("expanded targets", SCATTERED, 0, lambda p: len(p.steps) == 1),
     ("a table along the terms", NEIGHBOURS, 0, lambda p: "warp_max(acc)" not in p.kernel("y")),
-    ("what is computed in front of padding", PADDED % "tanh(x[n,c,i+r-1,j+s-1])", 0,
+    ("taps that end at a guard", MASKED % (TAPS, "[r < 2]"), 0,
+     lambda p: p.call("y").startswith("k_product")),
+    ("taps that a guard leaves out", MASKED % (TAPS, "[3*r+s <= 4]"), 0,
+     lambda p: p.call("y").startswith("k_product")),
+    ("what is computed in front of padding", MASKED % ("tanh(%s)" % TAPS, "1"), 0,
+     lambda p: p.call("y").startswith("k_product")),
+    ("taps of what is computed", MASKED % ("tanh(%s)" % TAPS, "[2*r+s > 1]"), 0,
      lambda p: p.call("y").startswith("k_product")),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]

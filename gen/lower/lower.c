@@ -439,6 +439,49 @@ static bool ein__drop_digits(ein_ctx *ctx, ein__digits *g) {
     return s->body.i != 0;
 }
 
+// Narrows `part`, values of reduction iterator `i`, to those for which guard `e` can hold.
+static void ein__narrow_part(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t i,
+                             int64_t part[2]) {
+    int64_t k = ein__ix_coef(ctx, e->ix[0], i);
+    if (k == 0 || ein__ix_get(ctx, e->ix[0])->q != 1 || ein__ix_has_gather(ctx, e->ix[0])) return;
+    ein__ix rest =
+        ein__ix_add(ctx, e->ix[0], ein__ix_scale(ctx, ein__ix_iter(ctx, i, s->n[i]), -k));
+    if (!rest.i || (ein__ix_uses(ctx, rest) >> i & 1)) return;
+    const ein__index *r = ein__ix_get(ctx, rest);
+    int64_t lo = -r->hi, hi = e->n - 1 - r->lo;  // of k * i
+    int64_t least = k > 0 ? -ein__floordiv(-lo, k) : -ein__floordiv(hi, -k);
+    int64_t most = k > 0 ? ein__floordiv(hi, k) : ein__floordiv(-lo, -k);
+    if (part[0] < least) part[0] = least;
+    if (part[1] > most) part[1] = most;
+}
+
+// Sums over the terms alone that guards of the whole term can leave: of sum(r in 0:3) [r < 2] f the
+// sum(r in 0:2) f. What has no guard left is a contraction. Where these are most, as before the
+// last place of a triangle, sizes that were chosen for vectors stay. False: an error.
+static bool ein__drop_terms(ein_ctx *ctx, ein__scope *s) {
+    enum { MOST = 75 };  // percent
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = s->nt; i < s->nt + s->ns && s->reduce == EIN__R_SUM; i++) {
+        int64_t part[2] = {0, s->n[i] - 1};
+        const ein__expr *e = ein__ex_get(ctx, s->body);
+        for (; e->op == EIN__X_WHEN; e = ein__ex_get(ctx, e->kid[0]))
+            if (!e->negate) ein__narrow_part(ctx, s, e, i, part);
+        int64_t left = part[1] - part[0] + 1;
+        uint32_t all = s->nt + s->ns, n = 0;
+        if (left < 1 || left > ein__muldiv(s->n[i], MOST, 100)) continue;
+        for (uint32_t k = 0; k < all; k++) {
+            s->n[n] = k == i ? left : s->n[k];
+            map[k] = ein__ix_iter(ctx, n, s->n[n]);
+            if (k != i || left > 1) n++;
+        }
+        map[i] = ein__ix_addc(ctx, map[i], part[0]);
+        s->body = ein__ex_subst(ctx, s->body, map, (int)all);
+        if (!s->body.i) return false;
+        if (left == 1) s->ns--, i--;
+    }
+    return true;
+}
+
 static const char *ein__inner_name(ein__lowerer *l, const char *suffix) {
     const char *name = ein__namef(l->ctx, "%s.%s", l->base, suffix);
     int taken = 1;
@@ -489,6 +532,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
         ein__error(ctx, EIN_RESOURCES, l->pos, "a reduction has more than 2^60 terms in all");
         return (ein__ex){0};
     }
+    if (!ein__drop_terms(ctx, &g.s)) return (ein__ex){0};
     for (uint32_t i = 0; i < g.s.nt + g.s.ns; i++) {
         int64_t d = ein__digit_of(ctx, g.s.body, i, g.s.n[i]);
         if (d && ein__split_digit(ctx, &g, i, d)) i = UINT32_MAX;

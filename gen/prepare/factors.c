@@ -4,7 +4,7 @@
 // of once for every element of the other factor's. Of three factors and more two are summed first
 // where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
 // sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
-// factor that has its iterators.
+// factor that has its iterators, and one of taps to the filter.
 
 enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
 
@@ -94,16 +94,41 @@ static ein__ex ein__inside_guards(ein_ctx *ctx, ein__ex ex, ein__expr *guard, in
     return ex;
 }
 
-// Puts guard `g` around the one factor that has its iterators. False: there is none, or another one
-// that has them, which would be read where the product is not.
-static bool ein__guard_factor(ein_ctx *ctx, const ein__expr *g, ein__computed *list, int n) {
-    ein__computed *f = NULL;
-    for (int k = 0; k < n; k++) {
-        if (ein__ix_uses(ctx, g->ix[0]) & ~list[k].uses) continue;
-        if (f) return false;
-        f = &list[k];
+// Whether `ex` is a function of one place, read through a window with iterators `slots`: the places
+// are those of the window for several values of other iterators, so that what a guard of `slots`
+// leaves out is read anyway.
+static bool ein__is_windowed(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    const ein__expr *first = arrlen(reads) ? ein__ex_get(ctx, reads[0]) : NULL;
+    bool all = first != NULL;
+    for (ptrdiff_t i = 1; i < arrlen(reads) && all; i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        all = e->nix == first->nix && !memcmp(e->ix, first->ix, e->nix * sizeof *e->ix);
     }
-    if (!f) return false;
+    for (uint32_t k = 0; all && k < first->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, first->ix[k]);
+        all = !(uses & slots) || (uses & ~slots);
+    }
+    return all;
+}
+
+// Puts guard `g` around the one factor that has its iterators, or around the weight that has them
+// where the others that do are read through windows, as by masked convolutions. False: there is
+// none, or another one that has them, which would be read where the product is not.
+static bool ein__guard_factor(ein_ctx *ctx, const ein__expr *g, ein__computed *list, int n) {
+    ein__computed *f = NULL, *weight = NULL;
+    int found = 0, weights = 0, windows = 0;
+    uint32_t slots = ein__ix_uses(ctx, g->ix[0]);
+    for (int k = 0; k < n; k++) {
+        if (slots & ~list[k].uses) continue;
+        f = &list[k];
+        found++;
+        if (f->weight_only) weight = f;
+        weights += f->weight_only;
+        windows += !f->weight_only && ein__is_windowed(ctx, f->ex, slots);
+    }
+    if (found > 1 && weights == 1 && windows == found - 1) f = weight;
+    else if (found != 1) return false;
     f->ex = ein__ex_when(ctx, g->ix[0], g->n, g->negate != 0, f->ex);
     f->den = (ein__ex){0};
     f->guarded = true;
