@@ -388,6 +388,8 @@ CASES = [
      lambda p: p.call("y").startswith("k_product")),
     ("taps that a guard leaves out", MASKED % (TAPS, "[3*r+s <= 4]"), 0,
      lambda p: p.call("y").startswith("k_product")),
+    ("terms divided by a number", MASKED % (TAPS + " / 9", "[r < 2]"), 0,
+     lambda p: any(c.startswith("k_product") for _, c in p.steps)),
     ("what is computed in front of padding", MASKED % ("tanh(%s)" % TAPS, "1"), 0,
      lambda p: p.call("y").startswith("k_product")),
     ("taps of what is computed", MASKED % ("tanh(%s)" % TAPS, "[2*r+s > 1]"), 0,

@@ -549,6 +549,28 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     return ein__lower_number(ctx, ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt));
 }
 
+// A term without the constant that it is divided by, which goes to `*divisor`; as it is, and none,
+// where there is no such factor.
+static ein__ex ein__undivided(ein_ctx *ctx, ein__ex term, ein__ex *divisor) {
+    const ein__expr e = *ein__ex_get(ctx, term);
+    double c;
+    ein__ex kid[2] = {{0}, {0}};
+    if (e.op == EIN__X_WHEN) {
+        kid[0] = ein__undivided(ctx, e.kid[0], divisor);
+        return divisor->i ? ein__ex_when(ctx, e.ix[0], e.n, e.negate != 0, kid[0]) : term;
+    }
+    if (e.op != EIN__X_BINARY) return term;
+    if (e.fn == EIN__DIV && ein__ex_is_const(ctx, e.kid[1], &c) && c != 0) {
+        *divisor = e.kid[1];
+        return e.kid[0];
+    }
+    for (int i = 0; i < 2 && e.fn == EIN__MUL && !divisor->i; i++) {
+        kid[1 - i] = e.kid[1 - i];
+        kid[i] = ein__undivided(ctx, e.kid[i], divisor);
+    }
+    return divisor->i ? ein__ex_binary(ctx, EIN__MUL, kid[0], kid[1]) : term;
+}
+
 static ein__ex ein__lower_reduce(ein__lowerer *l, const ein__ast *a) {
     static const char *const names[] = {"", "sum", "prod", "max", "min"};
     ein_ctx *ctx = l->ctx;
@@ -567,10 +589,13 @@ static ein__ex ein__lower_reduce(ein__lowerer *l, const ein__ast *a) {
     }
     ein__ex body = ein__lower_expr(l, a->kid[ns]);
     if (!body.i) return body;
+    // What divides all terms divides their sum: what is left of them may be a contraction's.
+    ein__ex divisor = {0};
+    if (red == EIN__R_SUM) body = ein__undivided(ctx, body, &divisor);
     // A reduction whose body does not use an index still repeats the body; a sum counts.
     ein__ex r = ein__lower_scope(l, (ein__red)red, body, outer, ns, names[red]);
     l->nbind = outer;
-    return r;
+    return r.i && divisor.i ? ein__ex_binary(ctx, EIN__DIV, r, divisor) : r;
 }
 
 static ein__ex ein__lower_expr(ein__lowerer *l, const ein__ast *a) {
