@@ -384,6 +384,8 @@ class Builder:
             return rank + count
         if op == "Squeeze":
             return rank - count
+        if op.startswith("Reduce") and not attrs.get("keepdims", 1):
+            return rank - count if count else 0
         if op == "Flatten":
             return 2
         if op == "Einsum":
