@@ -31,7 +31,8 @@ static int add_pin(ox *o, const char *text) {
     if (!equals || *s || value < 1 || value > OX_MAX_DIM) {
         return usage("--dim needs NAME=N with N from 1 on, not ", text);
     }
-    ox_pin pin = {ox_format(o, "%.*s", (int)(equals - text), text), value, false};
+    ox_pin pin = {.value = value, .given = true};
+    pin.name = ox_format(o, "%.*s", (int)(equals - text), text);
     for (ptrdiff_t i = 0; i < arrlen(o->pins); i++) {
         if (!strcmp(o->pins[i].name, pin.name)) {
             return usage("--dim is given twice for ", pin.name);
@@ -220,22 +221,21 @@ static cli_st_tensor *list_weights(ox *o) {
 }
 
 // False: the file could not be made. `*sink` stays NULL where there are no weights.
-static bool write_weights(ox *o, const char *path, cli_sink **sink, cli_error *error) {
-    cli_st_tensor *list = list_weights(o);
+static bool write_weights(const cli_st_tensor *list, const char *path, cli_sink **sink,
+                          cli_error *error) {
     *sink = arrlen(list) ? cli_sink_open(path, error) : NULL;
     bool good = !arrlen(list) || *sink;
     if (*sink) {
         cli_safetensors_put(*sink, list, (size_t)arrlen(list));
     }
-    arrfree(list);
     return good;
 }
 
 // The model takes its place last, so that it never names weights that are not there.
-static bool write_results(ox *o, const options *p, cli_error *error) {
+static bool write_results(ox *o, const cli_st_tensor *list, const options *p, cli_error *error) {
     enum { WEIGHTS, MODEL, FILES };
     cli_sink *sink[FILES] = {[MODEL] = cli_sink_open(p->out, error)};
-    bool good = sink[MODEL] && write_weights(o, p->weights, &sink[WEIGHTS], error);
+    bool good = sink[MODEL] && write_weights(list, p->weights, &sink[WEIGHTS], error);
     if (good) {
         char *text = ox_text(o, NULL, -1, 0);
         cli_sink_write(sink[MODEL], text, (size_t)arrlen(text));
@@ -286,6 +286,114 @@ static int check_pins(ox *o) {
     return CLI_OK;
 }
 
+// ---- sizes that the text has as numbers ----
+
+// An import of the same model with `pins`. It has what it is asked by in common with `o`.
+static ox other_import(const ox *o, ox_pin *pins) {
+    return (ox){.path = o->path,
+                .model_name = o->model_name,
+                .blob = o->blob,
+                .pins = pins,
+                .givens = o->givens,
+                .ends = o->ends,
+                .shape_of = o->shape_of,
+                .user = o->user};
+}
+
+static void end_other(ox *other) {
+    other->givens = NULL;
+    other->ends = NULL;
+    ox_free(other);
+}
+
+static bool same_weights(const cli_st_tensor *a, const cli_st_tensor *b) {
+    bool same = arrlen(a) == arrlen(b);
+    for (ptrdiff_t i = 0; same && i < arrlen(a); i++) {
+        same = !strcmp(a[i].name, b[i].name) && a[i].dtype == b[i].dtype &&
+               a[i].rank == b[i].rank && a[i].bytes == b[i].bytes &&
+               !memcmp(a[i].dims, b[i].dims, (size_t)a[i].rank * sizeof *a[i].dims) &&
+               !memcmp(a[i].data, b[i].data, a[i].bytes);
+    }
+    return same;
+}
+
+// Whether the model with `value` for a dimension gives the text and the weights `list` that it
+// gives with the value that it was imported with.
+static bool same_with(ox *o, const cli_st_tensor *list, const cli_bytes *file, ptrdiff_t dim,
+                      int64_t value) {
+    ox_pin *pins = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
+        const ox_dim *d = &o->dims[i];
+        ox_pin pin = {.name = d->param, .value = i == dim ? value : d->value, .given = true};
+        arrput(pins, pin);
+    }
+    ox other = other_import(o, pins);
+    bool same = ox_convert(&other, file->data, file->size) && arrlen(other.dims) == arrlen(o->dims);
+    if (same) {
+        other.dims[dim].value = o->dims[dim].value;
+        char *mine = ox_text(o, NULL, -1, 0), *text = ox_text(&other, NULL, -1, 0);
+        cli_st_tensor *weights = list_weights(&other);
+        same = arrlen(mine) == arrlen(text) && !memcmp(mine, text, (size_t)arrlen(text)) &&
+               same_weights(list, weights);
+        arrfree(mine);
+        arrfree(text);
+        arrfree(weights);
+    }
+    end_other(&other);
+    return same;
+}
+
+// Whether a dimension may have other values in the text: some near one that the model can have
+// gives the same. Otherwise a mask was made for this size, or a tensor cut to it.
+static bool may_change(ox *o, const cli_st_tensor *list, const cli_bytes *file, ptrdiff_t dim) {
+    int64_t at = o->dims[dim].value, others[] = {at + 1, 2 * at, at - 1, at / 2};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (others[i] > 0 && others[i] <= OX_MAX_DIM && same_with(o, list, file, dim, others[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Writes the model, with numbers for dimensions that the text holds for one value of alone.
+static int finish(ox *o, const options *p, const cli_bytes *file) {
+    cli_st_tensor *list = list_weights(o);
+    ox_pin *pins = NULL;
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
+        const ox_dim *d = &o->dims[i];
+        ox_pin pin = {.name = d->param, .value = d->value, .given = d->pinned};
+        pin.fixed = !may_change(o, list, file, i);
+        any |= pin.fixed;
+        arrput(pins, pin);
+    }
+    if (!any) {
+        write_results(o, list, p, &o->error);
+        arrfree(list);
+        arrfree(pins);
+        return report(o);
+    }
+    arrfree(list);
+    ox other = other_import(o, pins);
+    if (ox_convert(&other, file->data, file->size)) {
+        for (ptrdiff_t i = 0; i < arrlen(other.dims); i++) {
+            const ox_dim *d = &other.dims[i];
+            if (d->fixed) {
+                ox_note(&other,
+                        "the model is imported for %s=%lld alone, as tensors are made for it: "
+                        "import it again for another size",
+                        d->name, (long long)d->value);
+            }
+        }
+        list = list_weights(&other);
+        write_results(&other, list, p, &other.error);
+        arrfree(list);
+    }
+    int code = report(&other);
+    end_other(&other);
+    return code;
+}
+
 static int run(ox *o, const cli_import_options *given) {
     options p = {given->model, given->output, given->weights, given->name};
     cli_bytes file;
@@ -298,15 +406,16 @@ static int run(ox *o, const cli_import_options *given) {
         return report(o);
     }
     bool good = ox_convert(o, file.data, file.size);
-    cli_file_release(&file);
     code = good ? check_pins(o) : CLI_OK;
     code = good && !code ? check_data(o, &p) : code;
     if (!good || code) {
         int reported = report(o);
-        return code ? code : reported;
+        code = code ? code : reported;
+    } else {
+        code = finish(o, &p, &file);
     }
-    write_results(o, &p, &o->error);
-    return report(o);
+    cli_file_release(&file);
+    return code;
 }
 
 int cli_import(const cli_import_options *given, cli_shape_fn shape_of, void *user) {

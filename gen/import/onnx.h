@@ -103,6 +103,7 @@ typedef struct {
     const char *name;   // in the .ein text
     int64_t value;
     bool pinned;
+    bool fixed;  // as in ox_pin
     bool batch;  // first axis of an input
 } ox_dim;
 
@@ -185,8 +186,10 @@ typedef struct {
 } ox_function;
 
 typedef struct {
-    char *name;
+    const char *name;
     int64_t value;
+    bool given;  // by --dim
+    bool fixed;  // the text is for this value alone and has numbers for it
     bool used;
 } ox_pin;
 

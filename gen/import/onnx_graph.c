@@ -39,7 +39,9 @@ static ox_dim *find_dim(ox *o, const char *param) {
     ox_dim d = {.param = param, .name = dim_name(o, param), .value = 1};
     for (ptrdiff_t i = 0; i < arrlen(o->pins); i++) {
         if (!strcmp(o->pins[i].name, param) || !strcmp(o->pins[i].name, d.name)) {
-            o->pins[i].used = d.pinned = true;
+            o->pins[i].used = true;
+            d.pinned = o->pins[i].given;
+            d.fixed = o->pins[i].fixed;
             d.value = o->pins[i].value;
         }
     }
@@ -88,7 +90,7 @@ static void declare_input(ox *o, void *declaration) {
         ox_dim *dim = find_dim(o, has_param(d) ? d->dim_param : ox_format(o, "%s_%d", name, a));
         dim->batch = dim->batch || a == 0;
         v->dims[a] = dim->value;
-        v->sym[a] = dim->name;
+        v->sym[a] = dim->fixed ? NULL : dim->name;
     }
     v->lost = false;
 }

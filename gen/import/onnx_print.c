@@ -2,11 +2,15 @@
 #include "onnx.h"
 
 static void put_dims(ox *o, char **text, int probed, int64_t value) {
+    bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
         long long shown = (long long)(i == probed ? value : o->dims[i].value);
-        ox_put(text, "%s%s = %lld", i ? OX_COMMA : "dim ", o->dims[i].name, shown);
+        if (!o->dims[i].fixed) {
+            ox_put(text, "%s%s = %lld", any ? OX_COMMA : "dim ", o->dims[i].name, shown);
+            any = true;
+        }
     }
-    if (arrlen(o->dims)) {
+    if (any) {
         ox_put(text, "\n");
     }
 }

@@ -322,7 +322,7 @@ void ox_need_sym(ox *o, ox_node *n, ox_value *v) {
     bool moved[CLI_MAX_RANK] = {false};
     v->has_sym = true;
     for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
-        if (o->dims[i].batch) {
+        if (o->dims[i].batch && !o->dims[i].fixed) {
             probe(o, v, (int)i, moved);
         }
     }

@@ -170,3 +170,34 @@ def one_hot_beyond():
                       inits=[const("at", np.array([[0, 3], [-3, -4]], np.int64)),
                              const("depth", np.array([3], np.int64)),
                              const("values", np.array([-1, 0.5], np.float32))]), not_text="OneHot")
+
+
+@case
+def table_cut_to_a_size():
+    """Positions up to the length of the input: the table in the text has as many rows."""
+    x = value("x", ["N", "T", 4])
+    nodes = [node("Shape", "x", "s", start=1, end=2), node("Slice", "table zero s zero", "t"),
+             node("Add", "x t")]
+    inits = [const("table", np.arange(32, dtype=np.float32).reshape(8, 4)), ints("zero", 0)]
+    return Case(model(nodes, {"x": x}, inits=inits), args=["--dim", "N=2", "--dim", "T=3"],
+                dims={"N": 5}, text=["dim N = 2\n", "input x: f32[N,3,4]"],
+                said="note: the model is imported for T=3 alone, as tensors are made for it: "
+                     "import it again for another size")
+
+
+@case
+def places_counted_up_to_a_size():
+    """Read at 0, 1 .. of the batch, which the text has as a tensor."""
+    nodes = [node("Shape", "x", "s", end=1), node("Squeeze", "s zero", "n"),
+             node("Range", "first n step", "at"), node("Gather", "x at")]
+    inits = [ints("zero", 0), const("first", np.int64(0)), const("step", np.int64(1))]
+    return Case(model(nodes, {"x": value("x", ["N", 4])}, inits=inits), args=["--dim", "N=3"],
+                text="input x: f32[3,4]", not_text="dim ")
+
+
+@case
+def sizes_that_halve():
+    """Other sizes give other texts where they are odd, as its double does not."""
+    x = value("x", [1, 2, "H"])
+    return Case(model([node("MaxPool", "x", kernel_shape=[3], strides=[2], auto_pad="SAME_UPPER")],
+                      {"x": x}), args=["--dim", "H=8"], dims={"H": 16}, text="dim H = 8")
