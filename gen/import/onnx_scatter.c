@@ -97,6 +97,54 @@ static ox_value *batch_places(ox *o, ox_node *n, const ox_value *x, const ox_val
     return ox_constant(o, ox_base(o, n), ".batches", c);
 }
 
+// Axis of the known rows `c`, from `first` on, along which number `k` counts all `size` places, the
+// others saying nothing of it; -1: there is none.
+static int counting_axis(const ox_const *c, int k, int numbers, int first, int64_t size) {
+    int64_t inner = numbers;
+    for (int a = c->rank - 2; a >= first; a--) {
+        bool counts = c->dims[a] == size;
+        for (int64_t i = k; counts && i < c->count; i += numbers) {
+            counts = ox_geti(c, i) == i / inner % size;
+        }
+        if (counts && (size > 1 || a == first)) {
+            return a;
+        }
+        inner *= c->dims[a];
+    }
+    return -1;
+}
+
+// Whether known rows read x as it is but for axes of size 1 between its own, as masks are indexed
+// by every batch and every key. Then it is that, and holds for other sizes.
+static bool reads_all(ox *o, ox_node *n, const ox_const *c, ox_value *x, int k) {
+    int64_t between[CLI_MAX_RANK];
+    int count = 0, next = 0;
+    for (int i = 0; i < k; i++) {
+        int axis = counting_axis(c, i, k, next, x->dims[i]);
+        if (axis < 0) {
+            return false;
+        }
+        for (; next < axis; next++) {
+            between[count++] = next;
+        }
+        next = axis + 1;
+    }
+    for (; next < c->rank - 1; next++) {
+        between[count++] = next;
+    }
+    for (int i = 0; i < count; i++) {
+        if (c->dims[between[i]] != 1) {
+            return false;
+        }
+    }
+    if (count) {
+        ox_end_list(o, n, "Unsqueeze", x, "axes", (ox_list){count, between, NULL});
+    } else {
+        ox_bind(o, n, 0, x);
+    }
+    return true;
+}
+
 static void convert_gather_nd(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
     int64_t from = ox_int(o, n, "batch_dims", 0);
@@ -105,8 +153,11 @@ static void convert_gather_nd(ox *o, ox_node *n) {
         ox_die(o, n, "GatherND with %lld batch_dims", (long long)from);
     }
     int k = row_length(o, n, x, at, (int)from);
-    ox_value *batch = batch_places(o, n, x, at, (int)from, k);
     const ox_const *c = ox_known(o, at);
+    if (c && !from && c->count && c->count <= OX_FOLD_LIMIT && reads_all(o, n, c, x, k)) {
+        return;
+    }
+    ox_value *batch = batch_places(o, n, x, at, (int)from, k);
     if (c && c->count <= OX_FOLD_LIMIT) {
         at = ox_constant(o, ox_base(o, n), ".places", known_places(o, n, c, x, (int)from, k));
     } else {

@@ -201,3 +201,23 @@ def sizes_that_halve():
     x = value("x", [1, 2, "H"])
     return Case(model([node("MaxPool", "x", kernel_shape=[3], strides=[2], auto_pad="SAME_UPPER")],
                       {"x": x}), args=["--dim", "H=8"], dims={"H": 16}, text="dim H = 8")
+
+
+@case
+def mask_read_by_every_batch_and_key():
+    """torch indexes masks by grids of both, which read them as they are: for any batch."""
+    def grid(at):
+        return np.broadcast_to(at, (3, 1, 1, 4))[..., None]
+    places = np.concatenate([grid(np.arange(3).reshape(3, 1, 1, 1)), grid(np.arange(4))], -1)
+    nodes = [node("Shape", "m", "s", end=1), node("Slice", "grid zero s zero", "places"),
+             node("GatherND", "m places", "mask"), node("Add", "x mask")]
+    return Case(model(nodes, {"m": value("m", ["N", 4]), "x": value("x", ["N", 2, 5, 4])},
+                      inits=[const("grid", places.astype(np.int64)), ints("zero", 0)]),
+                args=["--dim", "N=2"], dims={"N": 3}, text="mask = Unsqueeze(m; axes=[1,2])")
+
+
+@case
+def rows_read_in_another_order():
+    places = np.stack(np.meshgrid(np.arange(4), np.arange(3)[::-1], indexing="ij"), -1)[:, :, ::-1]
+    return Case(model([node("GatherND", "m places")], {"m": [3, 4, 2]},
+                      inits=[const("places", np.ascontiguousarray(places))]))
