@@ -19776,6 +19776,13 @@ EIN__FN bool ein__is_pair(ein_ctx *ctx, const ein__scope *s) {
            (ein__ex_uses(ctx, s->body) & 1) && ein__is_read_without(ctx, s->body, 0);
 }
 
+// Whether threads of a reduction `acc` have both sums of a pair, in floats; `out`: what they store,
+// that or a map behind it.
+EIN__FN bool ein__adds_pair(ein_ctx *ctx, ein__val acc, ein__val out) {
+    return ctx->value[acc.i].dtype == EIN__F32 && ctx->value[out.i].dtype == EIN__F32 &&
+           ein__is_pair(ctx, ein__scope_of(ctx, acc));
+}
+
 // Whether map `m` is over the box of the pair that `read` reads, at the same row, either sum of it.
 EIN__FN bool ein__reads_pair(ein_ctx *ctx, const ein__expr *read, const ein__scope *m) {
     ein__val v = {read->val};
@@ -20111,6 +20118,11 @@ static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (
 // Results that are added up by threads of their own: of a pair both by the same ones.
 static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
     return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
+}
+
+// The same where it is known what is stored of reduction `acc`.
+static int64_t ein__added_apart(ein_ctx *ctx, ein__val acc, ein__val out) {
+    return ein__outputs_of(ein__scope_of(ctx, acc)) / (ein__adds_pair(ctx, acc, out) ? 2 : 1);
 }
 
 // Whether warps rather than threads have an output each, of so many with so many terms.
@@ -37809,7 +37821,8 @@ typedef struct ein__seam {
 // Whether a warp of the step's kernel has a result, where its threads are part of another kernel.
 static bool ein__warps_of(ein_ctx *ctx, const ein__step *s) {
     const ein__scope *p = ein__scope_of(ctx, s->val[0]);
-    return s->kind == EIN__K_REDUCE && ein__shares_warps(ein__results_of(ctx, p), ein__terms_of(p));
+    return s->kind == EIN__K_REDUCE &&
+           ein__shares_warps(ein__added_apart(ctx, s->val[0], s->out), ein__terms_of(p));
 }
 
 // Whether blocks of the step's kernel go along the lines of a running sum.
@@ -37856,12 +37869,14 @@ static bool ein__is_running(ein_ctx *ctx, const ein__step *s, uint32_t *t) {
     return true;
 }
 
-// Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it.
+// Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it or
+// have both of its values.
 static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
     ein__basis b;
     uint32_t along;
     bool tiled = false;
     if (ein__is_running(ctx, s, &along)) return along == t;
+    if (s->kind == EIN__K_REDUCE) return !t && ein__adds_pair(ctx, s->val[0], s->out);
     if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         return false;
     for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;
@@ -39439,7 +39454,7 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     const ein__value *v = &ctx->value[step->out.i];
     if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
-    int64_t outputs = ein__results_of(ctx, k.s[0]);
+    int64_t outputs = ein__added_apart(ctx, step->val[0], step->out);
     ein__picks p;
     (void)ein__picked_work(ctx, &k, &step->parts, &p);
     if (step->parts < 2) return;
@@ -39449,9 +39464,9 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
     // A sum, a pair of sums, or a value and its place; of integers of 64 bits, whatever a map
     // behind makes of them.
-    bool pair = ein__is_pair(ctx, k.s[0]), whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
+    bool whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
     int64_t each = step->kind == EIN__K_PLACE ? 16 : whole ? 8 : 4;
-    if (pair) each *= 2;
+    if (ein__adds_pair(ctx, step->val[0], step->out)) each *= 2;
     step->workspace = ein__times(sums, each);
 }
 
@@ -52483,7 +52498,7 @@ static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
     ein_ctx *ctx = g->ctx;
     ein__ix ix[EIN__MAX_RANK];
     int n = 0;
-    r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
+    r->pair = !g->naive && ein__adds_pair(ctx, r->acc, r->out);
     if (!r->pair) return;
     r->sums = 2;
     for (int i = 0; i < r->nt; i++)

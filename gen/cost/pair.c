@@ -18,6 +18,13 @@ EIN__FN bool ein__is_pair(ein_ctx *ctx, const ein__scope *s) {
            (ein__ex_uses(ctx, s->body) & 1) && ein__is_read_without(ctx, s->body, 0);
 }
 
+// Whether threads of a reduction `acc` have both sums of a pair, in floats; `out`: what they store,
+// that or a map behind it.
+EIN__FN bool ein__adds_pair(ein_ctx *ctx, ein__val acc, ein__val out) {
+    return ctx->value[acc.i].dtype == EIN__F32 && ctx->value[out.i].dtype == EIN__F32 &&
+           ein__is_pair(ctx, ein__scope_of(ctx, acc));
+}
+
 // Whether map `m` is over the box of the pair that `read` reads, at the same row, either sum of it.
 EIN__FN bool ein__reads_pair(ein_ctx *ctx, const ein__expr *read, const ein__scope *m) {
     ein__val v = {read->val};

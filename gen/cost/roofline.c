@@ -122,6 +122,11 @@ static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
     return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
 }
 
+// The same where it is known what is stored of reduction `acc`.
+static int64_t ein__added_apart(ein_ctx *ctx, ein__val acc, ein__val out) {
+    return ein__outputs_of(ein__scope_of(ctx, acc)) / (ein__adds_pair(ctx, acc, out) ? 2 : 1);
+}
+
 // Whether warps rather than threads have an output each, of so many with so many terms.
 static bool ein__shares_warps(int64_t outputs, int64_t terms) {
     return outputs <= EIN__SHARED_OUTPUTS && terms >= 32;

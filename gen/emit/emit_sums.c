@@ -148,7 +148,7 @@ static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
     ein_ctx *ctx = g->ctx;
     ein__ix ix[EIN__MAX_RANK];
     int n = 0;
-    r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
+    r->pair = !g->naive && ein__adds_pair(ctx, r->acc, r->out);
     if (!r->pair) return;
     r->sums = 2;
     for (int i = 0; i < r->nt; i++)

@@ -174,7 +174,7 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     const ein__value *v = &ctx->value[step->out.i];
     if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
-    int64_t outputs = ein__results_of(ctx, k.s[0]);
+    int64_t outputs = ein__added_apart(ctx, step->val[0], step->out);
     ein__picks p;
     (void)ein__picked_work(ctx, &k, &step->parts, &p);
     if (step->parts < 2) return;
@@ -184,9 +184,9 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
     // A sum, a pair of sums, or a value and its place; of integers of 64 bits, whatever a map
     // behind makes of them.
-    bool pair = ein__is_pair(ctx, k.s[0]), whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
+    bool whole = ctx->value[step->val[0].i].dtype > EIN__BF16;
     int64_t each = step->kind == EIN__K_PLACE ? 16 : whole ? 8 : 4;
-    if (pair) each *= 2;
+    if (ein__adds_pair(ctx, step->val[0], step->out)) each *= 2;
     step->workspace = ein__times(sums, each);
 }
 

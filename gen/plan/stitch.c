@@ -40,7 +40,8 @@ typedef struct ein__seam {
 // Whether a warp of the step's kernel has a result, where its threads are part of another kernel.
 static bool ein__warps_of(ein_ctx *ctx, const ein__step *s) {
     const ein__scope *p = ein__scope_of(ctx, s->val[0]);
-    return s->kind == EIN__K_REDUCE && ein__shares_warps(ein__results_of(ctx, p), ein__terms_of(p));
+    return s->kind == EIN__K_REDUCE &&
+           ein__shares_warps(ein__added_apart(ctx, s->val[0], s->out), ein__terms_of(p));
 }
 
 // Whether blocks of the step's kernel go along the lines of a running sum.
@@ -87,12 +88,14 @@ static bool ein__is_running(ein_ctx *ctx, const ein__step *s, uint32_t *t) {
     return true;
 }
 
-// Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it.
+// Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it or
+// have both of its values.
 static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
     ein__basis b;
     uint32_t along;
     bool tiled = false;
     if (ein__is_running(ctx, s, &along)) return along == t;
+    if (s->kind == EIN__K_REDUCE) return !t && ein__adds_pair(ctx, s->val[0], s->out);
     if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         return false;
     for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;
