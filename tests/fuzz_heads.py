@@ -8,7 +8,7 @@ ABSORBING = ["-1e9", "-30000"]  # of a score that is added: some of its digits
 def condition(p, batch, keys):
     """Which keys a row attends to."""
     shift, far = p.any(0, 0, 1, 2, -2), p.any(1, 3, 5)
-    block, by = p.any(2, 3, 4, 5), p.any(2, 3)
+    block, by, steep = p.any(2, 3, 4, 5), p.any(2, 3), p.any(3, 1000, 50000000)
     own = f"{p.input(batch, keys)}[b,j]" if p.chance(0.2) else None
     if own:
         return p.any(f"{own} > 0", f"{own} > {p.any(-9, 9)}", f"{own} == {own}")
@@ -19,7 +19,9 @@ def condition(p, batch, keys):
         f"idx(j/{block}) <= idx(i/{by})", "idx(i+j) >= 4", f"idx(i) > {shift}",
         f"max(idx(j-i), idx(i-j-{far})) <= 0", "min(idx(j-i), idx(3-i)) <= 0",
         f"idx({keys - 1}-j) >= idx(i)", f"idx(j) != idx({block}*i)",
-        f"idx(i/{block}) > idx(j/{by})")
+        f"idx(i/{block}) > idx(j/{by})", f"idx(j) <= {steep}*idx(i)+{far}",
+        f"idx(j) >= idx({steep}*i-{far})", f"idx({steep}*j) <= idx(i)+{far}",
+        f"idx(j)+1000000 > idx(i)", f"idx({steep}*j-{steep}*i) <= {far}")
 
 
 def masked(p, score, batch, rows, keys, lows=LOWEST):

@@ -28,13 +28,17 @@ def product(p):
                     f"{x}[b,m,k]*{p.input(b, m)}[b,m]", f"({x}[b,m,k] + {p.weight(k)}[k])")
     third = p.usual("", "", f"*{p.input(b, n)}[b,n]", "*[k<=n]", "*[k<=m]",
                     f"*{p.input(b, k, n)}[b,k,n]", f"*{x}[b,m,k]")
-    t = p.let("b,m,n", f"{p.usual('', '0.5*')}sum(k) {front}*{w}[k,n]{third}", **box)
+    other = p.usual(f"{w}[k,n]", f"{w}[k,n]", f"{w}[k,n]*sigmoid({p.weight(n)}[n])",
+                    f"tanh({w}[k,n])", f"({w}[k,n] - {p.weight(k)}[k])")
+    t = p.let("b,m,n", f"{p.usual('', '0.5*')}sum(k) {front}*{other}{third}", **box)
     p.out(t, 0.15)
     same, bias, row = p.input(b, m, n), p.weight(n), p.input(m)
     terms = [f"{bias}[n]", f"{same}[b,m,n]", f"{same}[b,{p.odd('m', m)},{p.odd('n', n)}]",
              f"{row}[m]", f"{bias}[{p.odd('n', n)}]", f"{t}[b,m,n]", f"{same}[{b - 1}-b,m,n]",
              f"{t}[b,{p.odd('m', m)},{p.odd('n', n)}]", "[m<n]", f"{x}[b,m,n%{k}]",
              f"0.3*{t}[b,m,0]", f"{t}[b,0,n]"]
+    order = p.any("n,b,m", "m,b,n", "n,m,b", "b,n,m", "m,n,b")
+    terms += [f"{p.input(*[box[i] for i in order.split(',')])}[{order}]"] * 2
     if m == n:
         terms += [f"{t}[b,n,m]", f"{same}[b,n,m]", f"{bias}[m]"]
     y = p.let("b,m,n", behind(p, t, "b,m,n", terms), **box)
@@ -331,8 +335,11 @@ def image_map(p, x, n, c, h, w):
                      **dict(zip("nchw", to))), to
     if kind == 2:
         f, r, o = p.any(1, 2, 4, 8), p.any(1, 2, 3, 3), p.any(0, 1, 1)
-        return p.let("n,f,h,w", f"sum(c,r,s) {x}[n,c,h+r-{o},w+s-{p.any(o, 0, 1)}]*"
-                     f"{p.weight(f, c, r, r)}[f,c,r,s]", pad=x, n=n, h=h, w=w), (n, f, h, w)
+        step, by, across = p.usual(1, 1, 2, 3), p.usual(1, 1, 2, 3), p.usual(1, 1, 2, 3)
+        to = (n, f, -(-h // step), -(-w // across))
+        return p.let("n,f,h,w", f"sum(c,r,s) {x}[n,c,{step}*h+{by}*r-{o},{across}*w+s-"
+                     f"{p.any(o, 0, 1)}]*{p.weight(f, c, r, r)}[f,c,r,s]", pad=x,
+                     **dict(zip("nfhw", to))), to
     if kind in (3, 4):
         f, some = p.any(1, 2, 4, 8), p.usual(c, max(1, c - 1))
         channel = p.usual("c", f"{some - 1}-c")

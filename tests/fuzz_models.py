@@ -93,9 +93,14 @@ class Images(fuzz_base.Grown):
         n, c, h, w = self.values[x]
         if min(h, w) < 3:
             return None
-        op = self.rng.choice(["MaxPool(%s; kernel_shape=3, strides=2, pads=1)",
-                              "AveragePool(%s; kernel_shape=3, strides=2, pads=1)"])
-        return self.put(op % x, [n, c, (h - 1) // 2 + 1, (w - 1) // 2 + 1])
+        r = self.rng
+        op = r.choice(["MaxPool", "AveragePool"])
+        k, strides = r.choice([2, 3, 3, 3]), [(2, 2), (2, 2), (1, 1), (3, 1), (1, 2)]
+        down, across = r.choice(strides)
+        p = [r.choice([0, 1]) for _ in range(4)] if r.random() < 0.3 else [k // 2] * 4
+        return self.put("%s(%s; kernel_shape=%d, strides=[%d,%d], pads=[%s])" % (
+            op, x, k, down, across, ",".join(map(str, p))), [
+                n, c, (h + p[0] + p[2] - k) // down + 1, (w + p[1] + p[3] - k) // across + 1])
 
     def binary(self, x):
         other = self.pick(self.values[x])

@@ -13,8 +13,8 @@ emitted with each of the options, or with those that its seed says, for GPUs of 
 does not depend on sizes (that takes as long as ten others). Pieces that are wrong by themselves are
 kept apart. Ends with `N passed, N failed`.
 
-A further kind is a function of fuzz_rows.py, fuzz_heads.py, fuzz_linear.py or fuzz_types.py, and
-its entry in that file's table.
+A further kind is a function of fuzz_rows.py, fuzz_heads.py, fuzz_long.py, fuzz_linear.py or
+fuzz_types.py, and its entry in that file's table.
 """
 
 import argparse
@@ -29,14 +29,16 @@ sys.path[:0] = [HERE, os.path.join(HERE, "oracle")]
 
 import fuzz_heads  # noqa: E402
 import fuzz_linear  # noqa: E402
+import fuzz_long  # noqa: E402
 import fuzz_rows  # noqa: E402
 import fuzz_types  # noqa: E402
 import run_models  # noqa: E402
 from fuzz_base import Piece  # noqa: E402
 
 # Those of the second table have wider tolerances, and models of their own.
-KINDS = {**fuzz_rows.KINDS, **fuzz_heads.KINDS, **fuzz_linear.KINDS, **fuzz_types.KINDS}
-TYPED = fuzz_types.TYPED
+KINDS = {**fuzz_rows.KINDS, **fuzz_heads.KINDS, **fuzz_linear.KINDS, **fuzz_types.KINDS,
+         **fuzz_long.KINDS}
+TYPED = {**fuzz_types.TYPED, **fuzz_long.TYPED}
 OPTIONS = {"plain": [], "tf32": ["--math", "tf32"], "fp16": ["--math", "fp16"],
            "own": ["--libs", "none"], "own16": ["--math", "fp16", "--libs", "none"]}
 RULES = ["operand", "order", "digits", "point", "phases", "windows", "taps", "parts", "border",

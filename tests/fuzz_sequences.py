@@ -182,7 +182,10 @@ class Sequences(Grown):
                 a = self.let("Mul(%s, %s)" % (a, c))
             elif kind == 3:
                 a = self.define("b,h,i,j", "%s[b,h,i,j] / %.3f" % (a, p ** 0.5))
-        mask = r.randrange(6)
+        if r.random() < 0.2:
+            a = self.define("b,h,i,j", "%s[b,h,i,j] + %s[i,h] - %s[j]" % (
+                a, self.weight([s, h], 0.3), self.weight([t], 0.3)))
+        mask = r.randrange(8)
         if mask == 0 and s == t:
             a = self.define("b,h,i,j", "select(idx(j) <= idx(i), %s[b,h,i,j], %s)" % (
                 a, r.choice(["-1e9", "-3.4028234e38", "-10000"])))
@@ -195,6 +198,11 @@ class Sequences(Grown):
             a = self.define(
                 "b,h,i,j", "select(idx(j) <= idx(i), select(idx(i) < idx(j) + %d, %s[b,h,i,j], "
                 "-1e9), -1e9)" % (w, a))
+        elif mask == 4:
+            hidden = r.choice(["idx(j) <= %d*idx(i)+3" % r.choice([2, 1000000, 50000000]),
+                               "idx(j) >= idx(2*i-%d)" % s, "idx(j) < idx(i) - 1",
+                               "idx(j)+1000 > idx(i)", "idx(j) >= %d" % (t // 2)])
+            a = self.define("b,h,i,j", "select(%s, %s[b,h,i,j], -1e9)" % (hidden, a))
         return a
 
     def attention(self, x):
@@ -257,7 +265,8 @@ class Sequences(Grown):
             y = self.define("b,d", "(sum(i) %s[b,i,d]) / %d" % (x, s))
             return self.keep(self.define("b,i,d", "%s[b,i,d] * %s[b,d]" % (x, y)), [b, s, d])
         if kind == 2:
-            return self.put("CumSum(%s; axis=1)" % x, [b, s, d])
+            return self.put("CumSum(%s; axis=1, exclusive=%d, reverse=%d)" % (
+                x, r.choice([0, 0, 1]), r.choice([0, 0, 1])), [b, s, d])
         if kind == 3:
             y = self.let("ReduceMax(%s; axes=1)" % x)
             return self.put("Sub(%s, %s)" % (x, y), [b, s, d])
