@@ -10176,6 +10176,16 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
 }
+
+// Another value with the definition of `v`, in the place of `was`.
+EIN__FN ein__val ein__val_again(ein_ctx *ctx, ein__val v, ein__val was) {
+    const ein__value p = ctx->value[v.i], old = ctx->value[was.i];
+    ein__val again =
+        ein__val_new(ctx, old.name, p.kind, old.tensor, p.scope, &p.shape, p.dtype, old.node);
+    ctx->value[again.i].why = p.why;
+    ctx->value[again.i].was = was;
+    return again;
+}
 /* ---- print.c ---- */
 // Values as equations of the language. The text does not depend on ids: terms and guards stand in
 // an order made from what they say, so that reading an equation back and printing it again gives
@@ -15581,8 +15591,12 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     }
     bool ok = !ctx->status;
     for (int k = 0; ok && k < nroot; k++) {
-        root[k] = z.now[root[k].i];
+        ein__val was = root[k];
+        root[k] = z.now[was.i];
         ok = root[k].i != 0;
+        // Each output is stored.
+        for (int j = 0; j < k && ok; j++)
+            if (root[j].i == root[k].i) root[k] = ein__val_again(ctx, root[k], was);
     }
     if (ok) ein__keep_on(&z);
     arrfree(z.order);
@@ -31264,9 +31278,11 @@ static ein__scope ein__prefix_box(ein_ctx *ctx, const ein__scope *s, uint32_t at
     return t;
 }
 
+// Sums of integers are integers.
 static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char *part) {
-    const char *name = ein__namef(z->ctx, "%s.%s", z->ctx->value[z->self.i].name, part);
-    ein__val v = ein__pass_value(z, name, z->self, EIN__F32, s);
+    const ein__value of = z->ctx->value[z->self.i];
+    ein__dtype type = of.dtype <= EIN__BF16 ? EIN__F32 : of.dtype;
+    ein__val v = ein__pass_value(z, ein__namef(z->ctx, "%s.%s", of.name, part), z->self, type, s);
     if (v.i) z->ctx->value[v.i].why = "running sums in blocks";
     return v;
 }

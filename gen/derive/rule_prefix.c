@@ -22,9 +22,11 @@ static ein__scope ein__prefix_box(ein_ctx *ctx, const ein__scope *s, uint32_t at
     return t;
 }
 
+// Sums of integers are integers.
 static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char *part) {
-    const char *name = ein__namef(z->ctx, "%s.%s", z->ctx->value[z->self.i].name, part);
-    ein__val v = ein__pass_value(z, name, z->self, EIN__F32, s);
+    const ein__value of = z->ctx->value[z->self.i];
+    ein__dtype type = of.dtype <= EIN__BF16 ? EIN__F32 : of.dtype;
+    ein__val v = ein__pass_value(z, ein__namef(z->ctx, "%s.%s", of.name, part), z->self, type, s);
     if (v.i) z->ctx->value[v.i].why = "running sums in blocks";
     return v;
 }

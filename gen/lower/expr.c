@@ -753,3 +753,13 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
 }
+
+// Another value with the definition of `v`, in the place of `was`.
+EIN__FN ein__val ein__val_again(ein_ctx *ctx, ein__val v, ein__val was) {
+    const ein__value p = ctx->value[v.i], old = ctx->value[was.i];
+    ein__val again =
+        ein__val_new(ctx, old.name, p.kind, old.tensor, p.scope, &p.shape, p.dtype, old.node);
+    ctx->value[again.i].why = p.why;
+    ctx->value[again.i].was = was;
+    return again;
+}

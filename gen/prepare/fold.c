@@ -856,8 +856,12 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     }
     bool ok = !ctx->status;
     for (int k = 0; ok && k < nroot; k++) {
-        root[k] = z.now[root[k].i];
+        ein__val was = root[k];
+        root[k] = z.now[was.i];
         ok = root[k].i != 0;
+        // Each output is stored.
+        for (int j = 0; j < k && ok; j++)
+            if (root[j].i == root[k].i) root[k] = ein__val_again(ctx, root[k], was);
     }
     if (ok) ein__keep_on(&z);
     arrfree(z.order);
