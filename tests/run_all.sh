@@ -19,13 +19,25 @@ lanes=$(awk -v lanes="$(nproc)" '
     /^MemAvailable/ && $2 / 2097152 < lanes { lanes = int($2 / 2097152) }
     END { print (lanes < 2 ? 2 : lanes > 16 ? 16 : lanes) }' /proc/meminfo)
 
+# some 0|1 WORD...: every other word, from the first or the second one on; all in a long run.
+some() {
+    local skip=$1
+    shift
+    [ -z "$long" ] || skip=all
+    for word in "$@"; do
+        [ "$skip" = 1 ] || printf '%s ' "$word"
+        [ "$skip" = all ] || skip=$((1 - skip))
+    done
+}
+
 # Models whose small sizes are light enough for the race mode and the sanitizers: of the unseen ones
-# a short run has each once, in one of these modes, in TF32 or in FP16, a long one all in all
-# (templates have cases of their own under them); the other ones; those that a CPU runs at full
-# size; those whose forms are exact in integers.
-light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein models/cases/*.ein'
-sanitized=$light
-raced=$light
+# a short run has each once, in one of these modes, in TF32 or in FP16, and the cases in one of the
+# two modes, a long one all in all (templates have cases of their own under them); the other ones;
+# those that a CPU runs at full size; those whose forms are exact in integers.
+light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein'
+sanitized="$light $(some 0 models/cases/*.ein)"
+raced="$light $(some 1 models/cases/*.ein)"
+light="$light $(echo models/cases/*.ein)"
 tensors=
 halved=
 number=0
@@ -38,16 +50,6 @@ for model in tests/unseen/*.ein; do
     case $long$((number % 4)) in 2 | 1?) tensors="$tensors $model" ;; esac
     case $long$((number % 4)) in 3 | 1?) halved="$halved $model" ;; esac
 done
-# some 0|1 WORD...: every other word, from the first or the second one on; all in a long run.
-some() {
-    local skip=$1
-    shift
-    [ -z "$long" ] || skip=all
-    for word in "$@"; do
-        [ "$skip" = 1 ] || printf '%s ' "$word"
-        [ "$skip" = all ] || skip=$((1 - skip))
-    done
-}
 heavy=tests/unseen/tensor_tiles.ein
 for model in models/*.ein; do
     case " $light " in *" $model "*) ;; *) heavy="$heavy $model" ;; esac
