@@ -317,20 +317,35 @@ static bool same_weights(const cli_st_tensor *a, const cli_st_tensor *b) {
     return same;
 }
 
-// Whether the model with `value` for a dimension gives the text and the weights `list` that it
-// gives with the value that it was imported with.
+// Sizes that are tried instead of `at`; below 1: none.
+enum { OTHER_SIZES = 4, ALL_DIMS = -1, MAX_TRIED_DIMS = 8 };
+
+static int64_t other_size(int64_t at, int which) {
+    const int64_t sizes[OTHER_SIZES] = {at + 1, 2 * at, at - 1, at / 2};
+    return sizes[which] > OX_MAX_DIM ? 0 : sizes[which];
+}
+
+// Whether the model with another size for dimension `dim`, or for all of them, gives the text and
+// the weights `list` that it gives with those that it was imported with.
 static bool same_with(ox *o, const cli_st_tensor *list, const cli_bytes *file, ptrdiff_t dim,
-                      int64_t value) {
+                      int which) {
     ox_pin *pins = NULL;
+    bool same = true;
     for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
-        const ox_dim *d = &o->dims[i];
-        ox_pin pin = {.name = d->param, .value = i == dim ? value : d->value, .given = true};
+        ox_pin pin = {.name = o->dims[i].param, .value = o->dims[i].value, .given = true};
+        if (dim == i || dim == ALL_DIMS) {
+            pin.value = other_size(pin.value, which);
+        }
+        same = same && pin.value > 0;
         arrput(pins, pin);
     }
     ox other = other_import(o, pins);
-    bool same = ox_convert(&other, file->data, file->size) && arrlen(other.dims) == arrlen(o->dims);
+    same =
+        same && ox_convert(&other, file->data, file->size) && arrlen(other.dims) == arrlen(o->dims);
     if (same) {
-        other.dims[dim].value = o->dims[dim].value;
+        for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
+            other.dims[i].value = o->dims[i].value;
+        }
         char *mine = ox_text(o, NULL, -1, 0), *text = ox_text(&other, NULL, -1, 0);
         cli_st_tensor *weights = list_weights(&other);
         same = arrlen(mine) == arrlen(text) && !memcmp(mine, text, (size_t)arrlen(text)) &&
@@ -343,12 +358,11 @@ static bool same_with(ox *o, const cli_st_tensor *list, const cli_bytes *file, p
     return same;
 }
 
-// Whether a dimension may have other values in the text: some near one that the model can have
-// gives the same. Otherwise a mask was made for this size, or a tensor cut to it.
+// Whether a dimension, or all together, may have other sizes in the text: some near one that the
+// model can have gives the same. Otherwise a mask was made for this size, or a tensor cut to it.
 static bool may_change(ox *o, const cli_st_tensor *list, const cli_bytes *file, ptrdiff_t dim) {
-    int64_t at = o->dims[dim].value, others[] = {at + 1, 2 * at, at - 1, at / 2};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i] > 0 && others[i] <= OX_MAX_DIM && same_with(o, list, file, dim, others[i])) {
+    for (int i = 0; i < OTHER_SIZES; i++) {
+        if (same_with(o, list, file, dim, i)) {
             return true;
         }
     }
@@ -359,8 +373,10 @@ static bool may_change(ox *o, const cli_st_tensor *list, const cli_bytes *file, 
 static int finish(ox *o, const options *p, const cli_bytes *file) {
     cli_st_tensor *list = list_weights(o);
     ox_pin *pins = NULL;
-    bool any = false;
-    for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
+    ptrdiff_t dims = arrlen(o->dims);
+    bool any = false, open = !dims || may_change(o, list, file, ALL_DIMS);
+    // Each asked for by itself takes its time: of many it is not known.
+    for (ptrdiff_t i = 0; !open && i < dims && dims <= MAX_TRIED_DIMS; i++) {
         const ox_dim *d = &o->dims[i];
         ox_pin pin = {.name = d->param, .value = d->value, .given = d->pinned};
         pin.fixed = !may_change(o, list, file, i);

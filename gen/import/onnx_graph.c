@@ -37,13 +37,19 @@ static ox_dim *find_dim(ox *o, const char *param) {
         }
     }
     ox_dim d = {.param = param, .name = dim_name(o, param), .value = 1};
+    ox_pin *pin = NULL;
     for (ptrdiff_t i = 0; i < arrlen(o->pins); i++) {
-        if (!strcmp(o->pins[i].name, param) || !strcmp(o->pins[i].name, d.name)) {
-            o->pins[i].used = true;
-            d.pinned = o->pins[i].given;
-            d.fixed = o->pins[i].fixed;
-            d.value = o->pins[i].value;
+        bool exact = !strcmp(o->pins[i].name, param);
+        pin = exact || (!pin && !strcmp(o->pins[i].name, d.name)) ? &o->pins[i] : pin;
+        if (exact) {
+            break;
         }
+    }
+    if (pin) {
+        pin->used = true;
+        d.pinned = pin->given;
+        d.fixed = pin->fixed;
+        d.value = pin->value;
     }
     arrput(o->dims, d);
     return &o->dims[arrlen(o->dims) - 1];

@@ -221,3 +221,18 @@ def rows_read_in_another_order():
     places = np.stack(np.meshgrid(np.arange(4), np.arange(3)[::-1], indexing="ij"), -1)[:, :, ::-1]
     return Case(model([node("GatherND", "m places")], {"m": [3, 4, 2]},
                       inits=[const("places", np.ascontiguousarray(places))]))
+
+
+@case
+def sizes_that_must_agree():
+    """Each alone can have no other value, both together can."""
+    given = {"x": value("x", ["N", 4]), "z": value("z", ["M", 4])}
+    return Case(model([node("Add", "x z")], given), args=["--dim", "N=2", "--dim", "M=2"],
+                dims={"N": 5, "M": 5}, text="dim N = 2, M = 2\n")
+
+
+@case
+def size_named_as_another_becomes():
+    given = {"x": value("x", ["a b", 4]), "z": value("z", ["a_b", 4])}
+    return Case(model([node("Concat", "x z", axis=0)], given), dims={"a_b": 4, "a_b_": 1},
+                args=["--dim", "a b=2", "--dim", "a_b=3"], text="dim a_b = 2, a_b_ = 3\n")
