@@ -755,7 +755,7 @@ typedef enum {
 } ein__kind;
 
 // Where the hashes of templates stand that kernels made of several have beside those of kinds.
-enum { EIN__SEED_STITCH = 15, EIN__SEED_SIBLINGS, EIN__SEED_CHAIN, EIN__SEEDS };
+enum { EIN__SEED_STITCH = 15, EIN__SEED_SIBLINGS, EIN__SEED_CHAIN, EIN__SEED_CROSS, EIN__SEEDS };
 
 // The arithmetic of a library call; see precision.c.
 typedef enum { EIN__MATH_FP32, EIN__MATH_TF32, EIN__MATH_FP16 } ein__math;
@@ -18432,6 +18432,8 @@ static bool ein__patch_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *re
 // product as it stands, its window and its padding part of how one factor is read (implicit GEMM).
 // The columns are those of the factor along which the result's neighbours lie.
 
+enum { EIN__CROSS_VALUES = 2 };  // that a row, or a column, has of each term (cross.c)
+
 typedef struct ein__tiled {
     const ein__expr *read[2];  // rows, columns
     double alpha;
@@ -18450,6 +18452,13 @@ typedef struct ein__tiled {
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
     ein__patch patch;
+    // Where terms are no products but functions of what rows and columns have (cross.c): the
+    // function, or none; what it takes of either; its instructions, and the loads of second values.
+    ein__ex term, value[2][EIN__CROSS_VALUES];
+    int values[2];
+    int64_t term_each;
+    bool added;  // the terms are added up
+    ein__factor_load second[2];
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -18477,7 +18486,8 @@ enum {
     EIN__PRODUCT_PLAIN = 40,  // ... without patches
     EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
-    EIN__PRODUCT_SUMS = 64 * 32
+    EIN__PRODUCT_SUMS = 64 * 32,
+    EIN__CROSS_SUMS = 48
 };
 
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
@@ -18593,31 +18603,6 @@ static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
     return ein__patch_box(p, t)->boxes > 0 && ein__patch_bytes(p, t) <= EIN__PATCH_BYTES;
 }
 
-// Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
-// TF32's tiles, which round them to as many bits.
-static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
-    if (t->patch) return ein__patch_fits(p, t);
-    if (p->addend && !ein__product_fits(p->addend, t)) return false;
-    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
-    if (copies && t->stages == 1) return false;
-    if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
-    // Of TF32 the instruction takes the second factor as lines of terms, and rounds nothing.
-    bool rounded = t->warpgroups && t->math == EIN__MATH_TF32;
-    if (rounded && (!p->rounded || !p->load[1].along || p->math != t->math)) return false;
-    bool stored = t->warpgroups && !rounded;  // no thread has the first factor in registers
-    if (stored && (p->shifted || (p->each && !p->load[0].along))) return false;
-    if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
-    if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
-    return t->math == EIN__MATH_FP32 || t->math == p->math;
-}
-
-// Whether a tile that fits is worth a look: where no other block is beside a warpgroups' one what
-// comes before and behind the steps would be most of the time.
-static bool ein__product_pays(const ein__tiled *p, const ein__product_tile *t) {
-    return !t->warpgroups || t->resident > 1 || p->depth >= 4 * t->terms;
-}
-
 enum {
     EIN__SHARED_FREE = 48 << 10,     // bytes of shared memory that a block gets without asking
     EIN__SHARED_RESERVED = 1 << 10,  // bytes of an SM's that each block takes beside its own
@@ -18663,6 +18648,51 @@ static int64_t ein__product_least_bytes(const ein__product_tile *t) {
     int64_t step = t->terms * (t->rows + t->cols + 8) * 4,
             sums = t->parts > 1 ? EIN__PRODUCT_THREADS * t->rm * 16 : 0;
     return ein__most(2 * step, sums);
+}
+
+// Bytes of shared memory that second values of a step's terms take.
+static int64_t ein__cross_bytes(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t rows = p->values[0] > 1 ? t->rows + 4 : 0, cols = p->values[1] > 1 ? t->cols + 4 : 0;
+    return 2 * 4 * t->terms * (rows + cols);
+}
+
+// Whether a tile's threads have so many sums that with what terms take they leave no registers for
+// another block: by bench/issue.py (sm_90) the SM is as busy with one, where two spill.
+static bool ein__cross_alone(const ein__tiled *p, const ein__product_tile *t) {
+    return p->term.i && t->rm * t->rn >= EIN__CROSS_SUMS;
+}
+
+// Whether a tile may have terms that are no products: groups of threads add theirs up.
+static bool ein__cross_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (!p->term.i) return true;
+    return (p->added || t->parts == 1) &&
+           ein__product_least_bytes(t) + ein__cross_bytes(p, t) <= EIN__SHARED_FREE;
+}
+
+// Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
+// TF32's tiles, which round them to as many bits.
+static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
+    if (!ein__cross_fits(p, t)) return false;
+    if (t->patch) return ein__patch_fits(p, t);
+    if (p->addend && !ein__product_fits(p->addend, t)) return false;
+    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
+    if (copies && t->stages == 1) return false;
+    if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
+    // Of TF32 the instruction takes the second factor as lines of terms, and rounds nothing.
+    bool rounded = t->warpgroups && t->math == EIN__MATH_TF32;
+    if (rounded && (!p->rounded || !p->load[1].along || p->math != t->math)) return false;
+    bool stored = t->warpgroups && !rounded;  // no thread has the first factor in registers
+    if (stored && (p->shifted || (p->each && !p->load[0].along))) return false;
+    if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
+    if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
+    return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+// Whether a tile that fits is worth a look: where no other block is beside a warpgroups' one what
+// comes before and behind the steps would be most of the time.
+static bool ein__product_pays(const ein__tiled *p, const ein__product_tile *t) {
+    return !t->warpgroups || t->resident > 1 || p->depth >= 4 * t->terms;
 }
 
 enum { EIN__TAPS = 512 };  // terms of which a table in shared memory may have the places
@@ -18924,11 +18954,21 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
 // Instructions of all threads of a block for the loads of one step.
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
-    for (int k = 0; k < 2; k++)
-        ops += (k ? t->cols : t->rows) * t->terms *
-               (ein__load_each(p, &p->load[k], t) + p->load[k].each * p->load[k].words) /
-               p->load[k].words;
+    for (int k = 0; k < 4; k++) {
+        const ein__factor_load *l = k < 2 ? &p->load[k] : &p->second[k % 2];
+        if (k >= 2 && p->values[k % 2] < 2) continue;
+        int64_t each = ein__load_each(p, l, t) + l->each * l->words;
+        ops += (k % 2 ? t->cols : t->rows) * t->terms * each / l->words;
+    }
     return ops;
+}
+
+// The same of terms that are no products, beside one for each, and of second values.
+static int64_t ein__cross_ops(const ein__tiled *p, const ein__product_tile *t) {
+    if (!p->term.i) return 0;
+    int64_t values = (p->values[0] - 1) * (t->rm / 4) + (p->values[1] - 1) * (t->rn / 4);
+    int64_t each = values * EIN__PRODUCT_THREADS / t->parts;
+    return t->terms * (t->rows * t->cols * (p->term_each - 1) + each);
 }
 
 // The same of a step of a tensor cores' tile: products and loads of their operands from shared
@@ -19007,6 +19047,7 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
         bool beside = ein__patch_bytes(p, t) <= ein__shared_room(g, t->resident);
         return g->sms * (beside ? t->resident : 1);
     }
+    if (ein__cross_alone(p, t)) return g->sms;
     return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
@@ -19054,7 +19095,8 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t, int64_t waves, int64_t again) {
     int64_t blocks = ein__product_blocks(p, t), steps = ein__ceil(p->depth, t->terms);
     int64_t terms = ein__muldiv(steps, t->terms, 1), each = EIN__PRODUCT_STEP_PS, ps;
-    int64_t turns = steps / ein__product_ahead(g, p, t), rows = ein__rows_ops(p, t) * t->terms;
+    int64_t turns = steps / ein__product_ahead(g, p, t);
+    int64_t rows = ein__rows_ops(p, t) * t->terms + ein__cross_ops(p, t);
     int64_t alone = t->math == EIN__MATH_FP32 ? EIN__PRODUCT_ALONE_PS : EIN__TENSOR_ALONE_PS;
     if (t->math == EIN__MATH_FP32) {
         ps = ein__product_plain_ps(g, p, t, waves, rows);
@@ -19169,6 +19211,277 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     }
     return best;
 }
+/* ---- operations.c ---- */
+// Operations of an expression, as kernels have them: what decides whether a map's arithmetic hides
+// behind its memory traffic.
+
+// Instructions of a read at digits, four neighbours a thread: counted in the machine code of
+// bilinear maps for sm_90, of 34 to 116 instructions an output.
+enum { EIN__DIGIT_OPERATIONS = 4, EIN__DIVISION = 8 };
+
+// Instructions of another read, and of a subscript that may be outside, where a product's loads
+// compute what they give: counted in what nvcc 13 makes of a mirrored image's for sm_90.
+enum { EIN__READ_OPERATIONS = 8, EIN__GUARD_OPERATIONS = 3 };
+
+// Whether a division by `ex` is a multiplication by a power of two.
+static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
+    double c;
+    int exponent;
+    return ein__ex_is_const(ctx, ex, &c) && frexp(c, &exponent) == 0.5;
+}
+
+// Whether `e` is a function with bounded slope of a quotient by a constant, so that the quotient
+// may as well be a product with its reciprocal `factor`: that is less than two roundings apart.
+static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *factor) {
+    if (e->op != EIN__X_UNARY || (e->fn != EIN__ERF && e->fn != EIN__TANH && e->fn != EIN__SIGMOID))
+        return false;
+    const ein__expr *x = ein__ex_get(ctx, e->kid[0]);
+    double c;
+    if (x->op != EIN__X_BINARY || x->fn != EIN__DIV || !ein__ex_is_const(ctx, x->kid[1], &c))
+        return false;
+    *factor = 1 / c;
+    return fabs(c) > 1e-30 && fabs(c) < 1e30;
+}
+
+// Instructions of a function, or of an operation on two; those of erf, exp, sigmoid and tanh for
+// halves, too, are counted in machine code for sm_90.
+static int64_t ein__function_operations(const ein_ctx *ctx, const ein__expr *e, bool halves) {
+    switch ((int)e->fn) {
+    case EIN__ERF: return halves ? 9 : 20;
+    case EIN__TANH: return halves ? 10 : 20;
+    case EIN__SIGMOID: return halves ? 7 : 8;
+    case EIN__EXP: return halves ? 5 : 8;
+    case EIN__POW:
+    case EIN__SIN:
+    case EIN__COS:
+    case EIN__ATAN:
+    case EIN__QUOT:
+    case EIN__REM: return 20;
+    case EIN__DIV: return ein__is_power_of_two(ctx, e->kid[1]) ? 1 : EIN__DIVISION;
+    case EIN__LOG:
+    case EIN__SQRT:
+    case EIN__RSQRT: return EIN__DIVISION;
+    default: return 1;
+    }
+}
+
+static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
+    if (ctx->counted[ex.i] == ctx->counts || (slots && !(ein__ex_uses(ctx, ex) & slots))) return 0;
+    ctx->counted[ex.i] = ctx->counts;
+    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY)
+        n = ein__function_operations(ctx, e, halves);
+    double factor;
+    if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
+    for (uint32_t i = 0; i < e->nkid; i++)
+        n += ein__count_operations(ctx, e->kid[i], slots, halves);
+    return n;
+}
+
+// Operations of an expression, whose parts are computed once however often they are used (as they
+// are emitted): divisions and simple functions are some instructions each, the others some tens.
+// Those alone that change with some `slots`, 0: all. `halves`: what is stored of them holds no more
+// digits.
+static int64_t ein__operations_for(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
+    ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
+    if (had < n) {
+        arrsetlen(ctx->counted, n);
+        memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
+    }
+    ctx->counts++;
+    return ein__count_operations(ctx, ex, slots, halves);
+}
+
+static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
+    return ein__operations_for(ctx, ex, slots, false);
+}
+
+static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
+    return ein__operations_along(ctx, ex, 0);
+}
+
+// What a map's reads at digits of its position take beside the arithmetic: the digits and
+// addresses, which plain reads have for next to nothing.
+static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
+    int64_t n = 0;
+    if (s->reduce != EIN__R_NONE) return 0;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool digits = false, again = false;
+        for (uint32_t k = 0; k < e->nix; k++) digits |= !ein__ix_affine(ctx, e->ix[k]);
+        for (ptrdiff_t j = 0; j < i && digits; j++) again |= reads[j].i == reads[i].i;
+        if (digits && !again) n += EIN__DIGIT_OPERATIONS;
+    }
+    return n;
+}
+/* ---- cross.c ---- */
+// Reductions whose terms are functions of what a row and what a column have, but no products:
+// pairwise distances, max-plus products, additive attention. Tiles fetch both and keep them in
+// registers as they do for a product (templates/tiles_cross.cu): loops over the terms of each
+// result would read both anew.
+
+enum { EIN__CROSS_NODES = 64, EIN__CROSS_EACH = 256 };
+
+// What is looked for: the iterators that rows and columns may use, and what was found.
+typedef struct ein__crossing {
+    ein_ctx *ctx;
+    uint32_t results, side[2];  // all of the result; of those in rows and columns
+    ein__ex value[2][EIN__CROSS_VALUES], either[EIN__CROSS_VALUES], seen[EIN__CROSS_NODES];
+    int values[2], eithers, nseen, visits;
+    int64_t each;
+} ein__crossing;
+
+static bool ein__cross_keep(ein__ex *list, int *n, ein__ex ex) {
+    for (int i = 0; i < *n; i++)
+        if (list[i].i == ex.i) return true;
+    if (*n == EIN__CROSS_VALUES) return false;
+    list[(*n)++] = ex;
+    return true;
+}
+
+// Instructions of one operation; a sign costs nothing, and a maximum as much as two others (compute
+// capability 8.0 to 9.0).
+static int64_t ein__cross_each(ein_ctx *ctx, const ein__expr *e) {
+    bool unary = e->op == EIN__X_UNARY, binary = e->op == EIN__X_BINARY;
+    if (unary && (e->fn == EIN__ABS || e->fn == EIN__NEG)) return 0;
+    if (unary && e->fn == EIN__RELU) return 2;
+    if (binary && (e->fn == EIN__MAX || e->fn == EIN__MIN)) return 2;
+    if (e->op == EIN__X_SELECT) return 2;
+    return ein__function_operations(ctx, e, false);
+}
+
+// Takes a term apart into what rows and what columns have. False: it is no such function.
+static bool ein__cross_walk(ein__crossing *z, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(z->ctx, ex);
+    if (e->op == EIN__X_CONST) return true;
+    if (++z->visits > EIN__CROSS_NODES) return false;
+    uint32_t uses = ein__ex_uses(z->ctx, ex), of = uses & z->results;
+    bool in[2] = {!(of & ~z->side[0]), !(of & ~z->side[1])};
+    if (in[0] || in[1]) {
+        if (!e->reads) return false;
+        if (in[0] && in[1]) return ein__cross_keep(z->either, &z->eithers, ex);
+        return ein__cross_keep(z->value[in[1]], &z->values[in[1]], ex);
+    }
+    if (e->op != EIN__X_UNARY && e->op != EIN__X_BINARY && e->op != EIN__X_SELECT) return false;
+    for (int i = 0; i < z->nseen; i++)
+        if (z->seen[i].i == ex.i) return true;
+    z->seen[z->nseen++] = ex;
+    z->each += ein__cross_each(z->ctx, e);
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__cross_walk(z, e->kid[i])) return false;
+    return true;
+}
+
+// The iterators of the result that the reads of rows and of columns use: those of the read with
+// most elements, and those of all others that do not make do with these.
+static bool ein__cross_sides(ein_ctx *ctx, const ein__scope *s, ein__crossing *z) {
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    int64_t most = -1;
+    for (uint32_t i = 0; i < s->nt; i++) z->results |= s->n[i] > 1 ? 1u << i : 0;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t of = ein__read_slots(ctx, e) & z->results;
+        int64_t n = 1;
+        if (ctx->value[e->val].dtype > EIN__BF16) return false;
+        for (uint32_t k = 0; k < s->nt; k++) n = of >> k & 1 ? ein__times(n, s->n[k]) : n;
+        if (n <= most) continue;
+        most = n;
+        z->side[0] = of;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t of = ein__read_slots(ctx, ein__ex_get(ctx, reads[i])) & z->results;
+        if (of & ~z->side[0]) z->side[1] |= of;
+    }
+    uint32_t both = z->side[0] & z->side[1];
+    return (z->side[0] | z->side[1]) == z->results && (z->side[0] & ~both) && (z->side[1] & ~both);
+}
+
+// The read of `ex` that has most elements.
+static const ein__expr *ein__cross_read(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *most = NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (!most ||
+            ein__elements(&ctx->value[e->val].shape) > ein__elements(&ctx->value[most->val].shape))
+            most = e;
+    }
+    return most;
+}
+
+// Instructions of what a load computes beside a read that it would have had anyway: arithmetic, the
+// other reads' addresses and guards.
+static int64_t ein__computed_operations(ein_ctx *ctx, ein__ex ex) {
+    int64_t each = ein__ex_operations(ctx, ex);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool again = false;
+        for (ptrdiff_t j = 0; j < i; j++) again |= reads[j].i == reads[i].i;
+        if (again) continue;
+        each += i ? EIN__READ_OPERATIONS : 0;
+        for (uint32_t k = 0; k < e->nix; k++)
+            each += ein__is_guarded(ctx, e, k) ? EIN__GUARD_OPERATIONS : 0;
+    }
+    return each;
+}
+
+static void ein__cross_loads(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__tiled *p) {
+    bool alone;
+    for (int k = 0; k < 2; k++) p->read[k] = ein__cross_read(ctx, p->value[k][0]);
+    int last = ein__product_last(ctx, s, p, &alone);
+    p->computed = p->values[0] + p->values[1] > 2;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < p->values[k]; i++) {
+            const ein__expr *read = ein__cross_read(ctx, p->value[k][i]);
+            ein__factor_load *l = i ? &p->second[k] : &p->load[k];
+            *l = ein__factor_load_of(ctx, s, read, p->group[k], k ? out : NULL, last, alone,
+                                     EIN__MATH_FP32);
+            if (ein__ex_of(ctx, read).i == p->value[k][i].i) continue;
+            l->each = ein__computed_operations(ctx, p->value[k][i]);
+            p->computed = true;
+        }
+}
+
+// Reduction `s` as a tile that computes such terms, its result's strides `out`. False: its terms
+// are other ones.
+EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
+                              ein__tiled *p) {
+    ein__crossing z = {.ctx = ctx};
+    *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1, .alpha = 1, .held = EIN__NDTYPE};
+    if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, s, &z)) return false;
+    if (!ein__cross_walk(&z, s->body) || !z.nseen || z.each > EIN__CROSS_EACH) return false;
+    int lane = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    p->scattered = (z.side[0] & z.side[1]) >> lane & 1;
+    int col = !p->scattered && (z.side[0] >> lane & 1) ? 0 : 1;
+    for (int k = 0; k < 2; k++) {
+        int side = k ? col : 1 - col;
+        p->values[k] = z.values[side];
+        memcpy(p->value[k], z.value[side], sizeof p->value[k]);
+    }
+    for (int i = 0; i < z.eithers; i++) {
+        int k = p->values[0] < p->values[1] ? 0 : 1;
+        if (!ein__cross_keep(p->value[k], &p->values[k], z.either[i])) return false;
+    }
+    if (!p->values[0] || !p->values[1]) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        bool column = z.side[col] >> i & 1, row = z.side[1 - col] >> i & 1;
+        int group = row == column ? 2 : column;
+        int64_t *n = i < s->nt ? &p->extent[group] : &p->depth;
+        if (i < s->nt) p->group[group] |= 1u << i;
+        *n = ein__times(*n, s->n[i]);
+    }
+    bool most = s->reduce == EIN__R_MAX || s->reduce == EIN__R_MIN;
+    p->term = s->body;
+    p->term_each = ein__most(z.each, 1) + (most ? 2 : 1);
+    p->added = s->reduce == EIN__R_SUM;
+    ein__cross_loads(ctx, s, out, p);
+    return p->depth <= EIN__PRODUCT_DEPTH;
+}
 /* ---- tail.c ---- */
 // Tiles whose terms several blocks share (split-K in one kernel): each block leaves its sums in
 // memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
@@ -19208,6 +19521,7 @@ static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, 
     share = (share + t->terms - 1) / t->terms * t->terms;
     bool ragged = p->shifted && p->depth % t->terms;
     if (parts > 1 && (ein__product_is_large(t) || ragged || t->patch)) return 0;
+    if (parts > 1 && p->term.i && !p->added) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
@@ -19333,12 +19647,14 @@ static int ein__put_cut_numbers(const ein__tiled *p, int64_t *to) {
     int n = 0;
     int64_t flags[] = {p->scattered,     p->computed,      p->floats,         p->warpgroups,
                        p->rounded,       p->shifted,       p->addend != NULL, p->patch.side,
-                       (int64_t)p->math, (int64_t)p->held, p->each,           p->together};
+                       (int64_t)p->math, (int64_t)p->held, p->each,           p->together,
+                       p->values[0],     p->values[1],     p->term_each,      p->added};
     for (int i = 0; i < (int)(sizeof flags / sizeof *flags); i++) to[n++] = flags[i];
     for (int i = 0; i < 3; i++) to[n++] = p->extent[i];
     to[n++] = p->depth;
-    for (int k = 0; k < 2; k++) {
-        const ein__factor_load *l = &p->load[k];
+    for (int k = 0; k < 4; k++) {
+        const ein__factor_load *l = k < 2 ? &p->load[k] : &p->second[k % 2];
+        if (k >= 2 && p->values[k % 2] < 2) continue;
         int64_t load[] = {l->along, l->half,  l->guarded, l->words, l->apart,
                           l->each,  l->steps, l->taps,    l->packs};
         for (int i = 0; i < (int)(sizeof load / sizeof *load); i++) to[n++] = load[i];
@@ -19903,111 +20219,6 @@ static const ein__scope *ein__finish_scope(ein_ctx *ctx, const ein__step *step) 
     for (uint32_t i = 0; i < m->nt; i++) all->n[i] = m->n[i];
     for (uint32_t i = 0; i < r->ns; i++) all->n[m->nt + i] = r->n[r->nt + i];
     return all;
-}
-/* ---- operations.c ---- */
-// Operations of an expression, as kernels have them: what decides whether a map's arithmetic hides
-// behind its memory traffic.
-
-// Instructions of a read at digits, four neighbours a thread: counted in the machine code of
-// bilinear maps for sm_90, of 34 to 116 instructions an output.
-enum { EIN__DIGIT_OPERATIONS = 4, EIN__DIVISION = 8 };
-
-// Instructions of another read, and of a subscript that may be outside, where a product's loads
-// compute what they give: counted in what nvcc 13 makes of a mirrored image's for sm_90.
-enum { EIN__READ_OPERATIONS = 8, EIN__GUARD_OPERATIONS = 3 };
-
-// Whether a division by `ex` is a multiplication by a power of two.
-static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
-    double c;
-    int exponent;
-    return ein__ex_is_const(ctx, ex, &c) && frexp(c, &exponent) == 0.5;
-}
-
-// Whether `e` is a function with bounded slope of a quotient by a constant, so that the quotient
-// may as well be a product with its reciprocal `factor`: that is less than two roundings apart.
-static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *factor) {
-    if (e->op != EIN__X_UNARY || (e->fn != EIN__ERF && e->fn != EIN__TANH && e->fn != EIN__SIGMOID))
-        return false;
-    const ein__expr *x = ein__ex_get(ctx, e->kid[0]);
-    double c;
-    if (x->op != EIN__X_BINARY || x->fn != EIN__DIV || !ein__ex_is_const(ctx, x->kid[1], &c))
-        return false;
-    *factor = 1 / c;
-    return fabs(c) > 1e-30 && fabs(c) < 1e30;
-}
-
-// Instructions of a function, or of an operation on two; those of erf, exp, sigmoid and tanh for
-// halves, too, are counted in machine code for sm_90.
-static int64_t ein__function_operations(const ein_ctx *ctx, const ein__expr *e, bool halves) {
-    switch ((int)e->fn) {
-    case EIN__ERF: return halves ? 9 : 20;
-    case EIN__TANH: return halves ? 10 : 20;
-    case EIN__SIGMOID: return halves ? 7 : 8;
-    case EIN__EXP: return halves ? 5 : 8;
-    case EIN__POW:
-    case EIN__SIN:
-    case EIN__COS:
-    case EIN__ATAN:
-    case EIN__QUOT:
-    case EIN__REM: return 20;
-    case EIN__DIV: return ein__is_power_of_two(ctx, e->kid[1]) ? 1 : EIN__DIVISION;
-    case EIN__LOG:
-    case EIN__SQRT:
-    case EIN__RSQRT: return EIN__DIVISION;
-    default: return 1;
-    }
-}
-
-static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
-    if (ctx->counted[ex.i] == ctx->counts || (slots && !(ein__ex_uses(ctx, ex) & slots))) return 0;
-    ctx->counted[ex.i] = ctx->counts;
-    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY)
-        n = ein__function_operations(ctx, e, halves);
-    double factor;
-    if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
-    for (uint32_t i = 0; i < e->nkid; i++)
-        n += ein__count_operations(ctx, e->kid[i], slots, halves);
-    return n;
-}
-
-// Operations of an expression, whose parts are computed once however often they are used (as they
-// are emitted): divisions and simple functions are some instructions each, the others some tens.
-// Those alone that change with some `slots`, 0: all. `halves`: what is stored of them holds no more
-// digits.
-static int64_t ein__operations_for(ein_ctx *ctx, ein__ex ex, uint32_t slots, bool halves) {
-    ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
-    if (had < n) {
-        arrsetlen(ctx->counted, n);
-        memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
-    }
-    ctx->counts++;
-    return ein__count_operations(ctx, ex, slots, halves);
-}
-
-static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
-    return ein__operations_for(ctx, ex, slots, false);
-}
-
-static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
-    return ein__operations_along(ctx, ex, 0);
-}
-
-// What a map's reads at digits of its position take beside the arithmetic: the digits and
-// addresses, which plain reads have for next to nothing.
-static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
-    int64_t n = 0;
-    if (s->reduce != EIN__R_NONE) return 0;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        bool digits = false, again = false;
-        for (uint32_t k = 0; k < e->nix; k++) digits |= !ein__ix_affine(ctx, e->ix[k]);
-        for (ptrdiff_t j = 0; j < i && digits; j++) again |= reads[j].i == reads[i].i;
-        if (digits && !again) n += EIN__DIGIT_OPERATIONS;
-    }
-    return n;
 }
 /* ---- roofline.c ---- */
 // Estimates: how long a kernel takes that no table knows, and what those of library calls are made
@@ -21083,23 +21294,6 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
-// Instructions of what a load computes beside a read that it would have had anyway: arithmetic, the
-// other reads' addresses and guards.
-static int64_t ein__computed_operations(ein_ctx *ctx, const ein__scope *s) {
-    int64_t each = ein__ex_operations(ctx, s->body);
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        bool again = false;
-        for (ptrdiff_t j = 0; j < i; j++) again |= reads[j].i == reads[i].i;
-        if (again) continue;
-        each += i ? EIN__READ_OPERATIONS : 0;
-        for (uint32_t k = 0; k < e->nix; k++)
-            each += ein__is_guarded(ctx, e, k) ? EIN__GUARD_OPERATIONS : 0;
-    }
-    return each;
-}
-
 // The factor of the rows becomes that of the columns.
 static void ein__turn_factors(ein__tiled *p) {
     const ein__tiled was = *p;
@@ -21124,7 +21318,8 @@ static void ein__loads_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)
             if (k->load[i].i && p->read[side]->val == k->load[i].i) {
-                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
+                p->load[side].each =
+                    ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i])->body);
                 p->computed = true;
             }
 }
@@ -21153,7 +21348,8 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
 // the same lines. False: tiles do not.
 static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p,
                                       ein__tiled *addend) {
-    if (!ein__match_tiles(ctx, k->s[0], k->out, p)) return false;
+    if (!ein__match_tiles(ctx, k->s[0], k->out, p))
+        return ein__match_cross(ctx, k->s[0], k->out, p);
     if (k->fma) p->math = EIN__MATH_FP32;
     ein__loads_work(ctx, k, p);
     ein__rows_work(ctx, k, p);
@@ -21443,6 +21639,8 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     if (k->addend) h = ein__mix(h, EIN__K_PRODUCT);
+    if (k->kind == EIN__K_PRODUCT && !ein__is_contraction(ctx, k->s[0]))
+        h = ein__mix(h, ctx->kernel_seed[EIN__SEED_CROSS]);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
 }
@@ -25606,6 +25804,20 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     return best;
 }
 
+// How reduction `v` is computed that is no product, with map `m` behind it: by loops, or by a tile
+// where its terms are functions of rows and columns.
+static ein__kind ein__choose_terms(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__kind kind = ein__kernel_kind(ctx, s);
+    int64_t out[EIN__MAX_RANK];
+    ein__tiled p;
+    if (ctx->value[v.i].dtype > EIN__BF16 || ctx->value[v.i].weight_only) return kind;
+    ein__dense_result(s, out);
+    if (!ein__match_cross(ctx, s, out, &p)) return kind;
+    int64_t tiles = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    return tiles < ein__cost_scope(ctx, kind, s, m, read) ? EIN__K_PRODUCT : kind;
+}
+
 // Chooses how reduction `v` is computed, and whether a map behind it and maps in front of it are
 // part of its kernel.
 static void ein__select_reduction(ein__selector *z, ein__val v) {
@@ -25623,7 +25835,7 @@ static void ein__select_reduction(ein__selector *z, ein__val v) {
         m = (ein__val){0};
     ctx->strict = ein__keeps_fp32(ctx, v);
     if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
-        z->kind[v.i] = ein__kernel_kind(ctx, s);
+        z->kind[v.i] = ein__choose_terms(ctx, v, m, read);
     else z->kind[v.i] = ein__choose_product(z, v, m, read);
     ein__prologue front = {0};
     if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);
@@ -48340,6 +48552,162 @@ static const char *const ein__tmpl_tiles_async[] = {
     "#endif",
     "}",
     0};
+static const char *const ein__tmpl_tiles_cross[] = {
+    "//@key second  whether some rows or columns have two values of a term",
+    "// Tiles of reductions whose terms are no products but functions of what a row and what a column",
+    "// have: loads and sums are a product_tile's.",
+    "",
+    "// The loads of columns, what a thread does with each term, and what it begins with.",
+    "template <typename L, typename T>",
+    "struct crossed_loads {",
+    "    L load;",
+    "    T term;",
+    "    float start;",
+    "};",
+    "template <typename L, typename T>",
+    "static __device__ __forceinline__ crossed_loads<L, T> crossed(L load, T term, float start) {",
+    "    return {load, term, start};",
+    "}",
+    "//@if second",
+    "",
+    "// The loads of two values; whether neighbouring threads load neighbouring terms of the second one.",
+    "template <bool ALONG, typename L, typename M>",
+    "struct two_loads {",
+    "    L first;",
+    "    M second;",
+    "};",
+    "template <bool ALONG, typename L, typename M>",
+    "static __device__ __forceinline__ two_loads<ALONG, L, M> both(L first, M second) {",
+    "    return {first, second};",
+    "}",
+    "//@end",
+    "",
+    "// ROWS and COLUMNS: values of a term that a row and a column have, one or two. TERMS of eight are",
+    "// written out, so that costly ones do not outgrow the cache of instructions. ENDS: zeros behind the",
+    "// last term would change the result.",
+    "template <int ROWS, int COLUMNS, int TERMS, bool ENDS, int BM, int BN, int KC, int PARTS, int RM,",
+    "          int RN, int V>",
+    "struct cross_tile : product_tile<BM, BN, KC, PARTS, RM, RN, V> {",
+    "    typedef product_tile<BM, BN, KC, PARTS, RM, RN, V> base;",
+    "    typedef typename base::tile_products sums;",
+    "    static const int OF_ROWS = (ROWS - 1) * KC * (BM + 4),",
+    "                     SIZE = OF_ROWS + (COLUMNS - 1) * KC * (BN + 4);  // of a step's second values",
+    "    __align__(16) float seconds[SIZE \? 2 * SIZE : 4];",
+    "",
+    "    // Where value n of a step's rows or columns lies.",
+    "    __device__ float *values(int turn, bool columns, int n) {",
+    "        return n \? seconds + turn * SIZE + columns * OF_ROWS : this->factor(turn, columns);",
+    "    }",
+    "",
+    "    // Value N of a side on its way to shared memory.",
+    "    template <bool SIDE, int N, bool ALONG, typename L>",
+    "    struct value_feed {",
+    "        typedef decltype(made(some<L>(), 0u, 0u, value_of(some<L>()(0u, 0u)))) type;",
+    "        typename base::template feed<SIDE \? BN : BM, ALONG, SIDE, type, L> from;",
+    "",
+    "        __device__ __forceinline__ explicit value_feed(L load) : from(load) {}",
+    "        __device__ __forceinline__ void begin(unsigned k0) { from.begin(k0); }",
+    "        __device__ __forceinline__ void next(unsigned k0, bool more) { from.next(k0, more); }",
+    "        __device__ __forceinline__ void store(cross_tile &to, int turn, unsigned k0) {",
+    "            from.store(to.values(turn, SIDE, N), k0);",
+    "        }",
+    "    };",
+    "    template <bool SIDE, bool ALONG, typename L>",
+    "    struct side_feed : value_feed<SIDE, 0, ALONG, L> {",
+    "        __device__ __forceinline__ explicit side_feed(L load)",
+    "            : value_feed<SIDE, 0, ALONG, L>(load) {}",
+    "    };",
+    "    //@if second",
+    "    template <bool SIDE, bool ALONG, bool ALONG2, typename L, typename M>",
+    "    struct side_feed<SIDE, ALONG, two_loads<ALONG2, L, M>> {",
+    "        value_feed<SIDE, 0, ALONG, L> first;",
+    "        value_feed<SIDE, 1, ALONG2, M> second;",
+    "",
+    "        __device__ __forceinline__ explicit side_feed(two_loads<ALONG2, L, M> l)",
+    "            : first(l.first), second(l.second) {}",
+    "        __device__ __forceinline__ void begin(unsigned k0) {",
+    "            first.begin(k0);",
+    "            second.begin(k0);",
+    "        }",
+    "        __device__ __forceinline__ void next(unsigned k0, bool more) {",
+    "            first.next(k0, more);",
+    "            second.next(k0, more);",
+    "        }",
+    "        __device__ __forceinline__ void store(cross_tile &to, int turn, unsigned k0) {",
+    "            first.store(to, turn, k0);",
+    "            second.store(to, turn, k0);",
+    "        }",
+    "    };",
+    "    //@end",
+    "",
+    "    // Takes the thread's part of the terms that were put at `turn`, of which there are `left`.",
+    "    template <typename T>",
+    "    __device__ __forceinline__ void terms(int turn, const word_places<BM, base::MASK> &at_a,",
+    "                                          const word_places<BN, base::MASK> &at_b, unsigned left,",
+    "                                          const T &term, sums &to) {",
+    "        const unsigned own = base::part() * (KC / PARTS);",
+    "#pragma unroll",
+    "        for (unsigned eight = 0; eight < KC / PARTS; eight += 8) {",
+    "            const unsigned turned = base::turned(eight);",
+    "#pragma unroll TERMS",
+    "            for (unsigned k = eight; k < eight + 8; k++) {",
+    "                if (ENDS && own + k >= left) break;",
+    "                float x[ROWS][RM], y[COLUMNS][RN];",
+    "#pragma unroll",
+    "                for (int n = 0; n < ROWS; n++)",
+    "#pragma unroll",
+    "                    for (unsigned i = 0; i < RM; i += 4)",
+    "                        base::four(x[n] + i, values(turn, false, n) + at_a(k, i ^ turned));",
+    "#pragma unroll",
+    "                for (int n = 0; n < COLUMNS; n++)",
+    "#pragma unroll",
+    "                    for (unsigned j = 0; j < RN; j += 4)",
+    "                        base::four(y[n] + j,",
+    "                                   values(turn, true, n) + at_b(k, j * base::ACROSS ^ turned));",
+    "#pragma unroll",
+    "                for (int e = 0; e < RM * RN; e++)",
+    "                    term(to.sum[e / RN][e % RN], x[0][e / RN], x[ROWS - 1][e / RN], y[0][e % RN],",
+    "                         y[COLUMNS - 1][e % RN]);",
+    "            }",
+    "        }",
+    "    }",
+    "",
+    "    // As product_tile::multiply.",
+    "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B, typename T>",
+    "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a,",
+    "                                             crossed_loads<B, T> load_b, bool next_early,",
+    "                                             sums &to) {",
+    "        side_feed<false, ALONG_A, A> a(load_a);",
+    "        side_feed<true, ALONG_B, B> b(load_b.load);",
+    "        const unsigned own = base::part() * (KC / PARTS);",
+    "        const word_places<BM, base::MASK> at_a(own, base::top() ^ base::turned(own));",
+    "        const word_places<BN, base::MASK> at_b(own, base::across() * 4u ^ base::turned(own));",
+    "#pragma unroll",
+    "        for (int e = 0; e < RM * RN; e++) to.sum[e / RN][e % RN] = load_b.start;",
+    "        if (EARLY == 1) a.begin(from);",
+    "        if (EARLY == 2) b.begin(from);",
+    "        await_previous(next_early);",
+    "        until = kept(until);",
+    "        if (EARLY != 1) a.begin(from);",
+    "        if (EARLY != 2) b.begin(from);",
+    "        for (unsigned k0 = from; k0 < until;) {",
+    "#pragma unroll",
+    "            for (int turn = 0; turn < 2; turn++) {",
+    "                const unsigned left = until - k0;",
+    "                a.store(*this, turn, k0);",
+    "                b.store(*this, turn, k0);",
+    "                k0 += KC;",
+    "                const bool more = k0 < until;",
+    "                a.next(k0, more);",
+    "                b.next(k0, more);",
+    "                __syncthreads();",
+    "                terms(turn, at_a, at_b, left, load_b.term, to);",
+    "                if (!more) break;",
+    "            }",
+    "        }",
+    "    }",
+    "};",
+    0};
 static const char *const ein__tmpl_tiles_loads[] = {
     "//@key tiles     whether products have tiles; attention copies what its own loads find",
     "//@key computed  whether some of their elements are made of what loads find",
@@ -50255,8 +50623,10 @@ typedef struct ein__kmemo {
 typedef enum ein__need {
     EIN__NEED_HALF,
     EIN__NEED_BF16,
-    EIN__NEED_WARP,                        // and, behind it, by the ein__red
-    EIN__NEED_BLOCK = EIN__NEED_WARP + 6,  // likewise
+    EIN__NEED_WARP,  // and, behind it, by the ein__red but for R_NONE
+    EIN__NEED_CROSS = EIN__NEED_WARP + 5,
+    EIN__NEED_BLOCK,  // likewise
+    EIN__NEED_CROSS_TWO = EIN__NEED_BLOCK,
     EIN__NEED_TILES = EIN__NEED_BLOCK + 5,
     EIN__NEED_LOAD4,
     EIN__NEED_STORE4,
@@ -55270,6 +55640,11 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
 // they alone allow: a filter is read along one long row of terms although the image needs channel
 // and tap apart.
 
+// Whether rows or columns have two values of a term that is no product (cross.c).
+static bool ein__kcross_two(const ein__tiled *p, int side) {
+    return p->term.i && p->values[side] > 1;
+}
+
 enum { EIN__FOUND_WORDS = 32 };  // registers of a thread for what the loads of a factor find
 
 typedef struct ein__kprod {
@@ -55290,8 +55665,9 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     // What the map behind the sums, and the factors of a row, find before these meet; or empty.
     ein__buf held, hold, row_held, row_hold;
-    int together;  // vectors for which the map finds that just before they are stored, or 0
-    const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
+    int together;         // vectors for which the map finds that just before they are stored, or 0
+    const char *name[2];  // of the loads ...
+    const char *along[2], *args[2], *call[2];  // ... and whether neighbours are terms
     const char *make_args[2];
     const char
         *early;  // the factor whose loads need not wait (product.cu), where the tile's need not
@@ -55304,7 +55680,7 @@ typedef struct ein__kprod {
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, leave, factors, also;  // of a row operation, or empty
     ein__ex made[EIN__NORM_ROWS], stored;                // definitions in the product's iterators
-    bool sums;
+    bool sums, ends;   // ends: zeros behind the last term are none (emit_cross.c)
     int kinds, first;  // of sums; the row operation's first value of those that the step computes
     int64_t shared;
 } ein__kprod;
@@ -55619,7 +55995,7 @@ static bool ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *r
     ein__put(&first, "");
     for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++)
         words += ein__kprod_find(g, reads[i], &r->found[side], &values, &first);
-    ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, side ? "b" : "a", values.s);
+    ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, r->name[side], values.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
     ein__put(&g->code[1], first.s);
@@ -55779,7 +56155,7 @@ static int64_t ein__kprod_apart(const ein__kprod *r, int side, int64_t line, int
 // several (-1); `steps`: all terms are. True: the loop's position is no part of the load.
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
-    const char *name = side ? "b" : "a";
+    const char *name = r->name[side];
     int64_t size = ein__dtype_size(at->dtype);
     int64_t stride = term >= 0 ? ein__kprod_stride(scan, term) * size : 0;
     int64_t below = line >= 0 ? ein__kprod_stride(scan, line) * size : 0;
@@ -55830,7 +56206,8 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
     bool finds = r->found[side].n > 0;
     ein__kprod_lambda(g, r, side, f, across, term, finds ? body : &make, &r->load[side]);
     if (finds) ein__kprod_lambda(g, r, side, f, across, term, &make, &r->make[side]);
-    if (finds) r->call[side] = side ? "computed(b, make_b)" : "computed(a, make_a)";
+    if (finds)
+        r->call[side] = ein__namef(g->ctx, "computed(%s, make_%s)", r->name[side], r->name[side]);
     const char *s = finds ? r->make[side].s : "";
     r->make_args[side] =
         ein__namef(g->ctx, "unsigned%s, unsigned%s", ein__kmentions(s, "e") ? " e" : "",
@@ -55846,6 +56223,7 @@ static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, co
     uint32_t terms = 0;
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
+    if (ein__kcross_two(&r->p, 0) || ein__kcross_two(&r->p, 1)) return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
     const ein__expr *read = ein__ex_get(g->ctx, r->factor[side]);
     int words = ein__tap_words(g->ctx, read, terms);
@@ -55893,7 +56271,7 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     r->tap_words = words;
     r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
     r->call[side] = ein__namef(c, "tapped<%d, %d>(%s, taps)", wide,
-                               wide * r->t->terms / EIN__PRODUCT_THREADS, side ? "b" : "a");
+                               wide * r->t->terms / EIN__PRODUCT_THREADS, r->name[side]);
     ein__kneed(g, EIN__NEED_TAPS);
 }
 
@@ -55978,7 +56356,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     r->wide[side] = width > 1;
-    r->call[side] = side ? "b" : "a";
+    r->call[side] = r->name[side];
     r->args[side] = "unsigned e, unsigned k0";
     if (computed) {
         ein__kprod_lambdas(g, r, side, &f, across, term, &body);
@@ -56462,6 +56840,128 @@ static void ein__kprod_patch(ein__kgen *g, ein__kprod *r, int side) {
     ein__buf_free(&body);
     ein__buf_free(&guard);
 }
+/* ---- emit_cross.c ---- */
+// Products by tiles whose terms are no products (cross.c): what a thread does with each term.
+
+enum { EIN__CROSS_WRITTEN = 2048 };  // instructions of a thread's terms that are written out
+
+// See emit_product.c.
+static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side);
+static void ein__kprod_put_loads(ein__kgen *g, const ein__kprod *r, ein__buf *out);
+
+// The tile's type: terms of eight that are written out, and whether its last step has an end.
+static const char *ein__kcross_tile(ein__kgen *g, const ein__kprod *r) {
+    const ein__product_tile *t = r->t;
+    int terms = 8;
+    while (terms > 1 && t->rm * t->rn * terms * r->p.term_each > EIN__CROSS_WRITTEN) terms /= 2;
+    ein__kneed(g, EIN__NEED_TILES);
+    ein__kneed(g, EIN__NEED_CROSS);
+    if (ein__kcross_two(&r->p, 0) || ein__kcross_two(&r->p, 1)) ein__kneed(g, EIN__NEED_CROSS_TWO);
+    return ein__namef(g->ctx, "cross_tile<%d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d>",
+                      r->p.values[0], r->p.values[1], terms, r->ends ? "true" : "false", t->rows,
+                      t->cols, t->terms, t->parts, t->rm, t->rn, g->vec);
+}
+
+// A term where all values are zero.
+static ein__ex ein__kcross_at_zero(ein_ctx *ctx, const ein__tiled *p, ein__ex ex) {
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < p->values[k]; i++)
+            if (p->value[k][i].i == ex.i) return ein__ex_const(ctx, 0);
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (e.op == EIN__X_CONST) return ex;
+    for (uint32_t i = 0; i < e.nkid; i++) e.kid[i] = ein__kcross_at_zero(ctx, p, e.kid[i]);
+    return ein__ex_make(ctx, &e);
+}
+
+// Whether zeros behind the last term would change the result.
+static bool ein__kcross_ends(ein_ctx *ctx, const ein__kprod *r) {
+    double c;
+    if (r->p.depth % r->t->terms == 0) return false;
+    ein__ex zero = r->p.added ? ein__kcross_at_zero(ctx, &r->p, r->p.term) : (ein__ex){0};
+    return !zero.i || !ein__ex_is_const(ctx, zero, &c) || c != 0;
+}
+
+// What a thread does with the values of a term, as text of a lambda.
+static const char *ein__kcross_term(ein__kgen *g, const ein__kprod *r, ein__red reduce) {
+    static const char *const name[2][EIN__CROSS_VALUES] = {{"x0", "x1"}, {"y0", "y1"}};
+    ptrdiff_t named = arrlen(g->name);
+    ein__buf text = {0}, out = {0};
+    int vec = g->vec;
+    g->vec = 1;
+    ein__put(&text, "");
+    g->post = &text;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < r->p.values[k]; i++) {
+            ein__kterm t = {1, {name[k][i], EIN__NAMED, 0}, 0, 1, 0};
+            arrput(g->name, ((ein__kname){ein__kex_kind(g), r->p.value[k][i].i, 0, t}));
+        }
+    ein__kcount(g, r->p.term);
+    ein__ktext v = ein__kvalue(g, r->p.term, 0);
+    ein__put(&text, ein__kcombine(g, reduce, "to", v.s));
+    g->post = NULL;
+    g->vec = vec;
+    arrsetlen(g->name, named);
+    ein__put(&out, "const auto term = [](float &to");
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < EIN__CROSS_VALUES; i++)
+            ein__putf(&out, ", float%s%s", i < r->p.values[k] ? " " : "",
+                      i < r->p.values[k] ? name[k][i] : "");
+    ein__put(&out, ") {\n");
+    ein__kindent(&out, text.s, 4);
+    ein__put(&out, "};\n");
+    const char *s = ein__name(g->ctx, out.s);
+    ein__buf_free(&text);
+    ein__buf_free(&out);
+    return s;
+}
+
+// What a thread does with terms, behind the loads in `loads`, and the loads of rows and columns as
+// the tile multiplies them: those of second values with them.
+static void ein__kcross_put(ein__kgen *g, const ein__step *step, const ein__kprod *r,
+                            const ein__kprod *second, ein__buf *loads, const char **a,
+                            const char **b) {
+    ein__red reduce = (ein__red)ein__scope_of(g->ctx, step->val[0])->reduce;
+    const char *call[2] = {*a, *b};
+    ein__kprod_put_loads(g, second, loads);
+    ein__put(loads, ein__kcross_term(g, r, reduce));
+    for (int k = 0; k < 2; k++)
+        if (ein__kcross_two(&r->p, k))
+            call[k] =
+                ein__namef(g->ctx, "both<%s>(%s, %s)", second->along[k], call[k], second->call[k]);
+    *a = call[0];
+    *b = ein__namef(g->ctx, "crossed(%s, term, %s)", call[1], ein__kidentity(g, reduce));
+}
+
+// The loads of second values, by the lines and terms of the first ones.
+static void ein__kcross_second(ein__kgen *g, ein__kprod *first, ein__kprod *r) {
+    r->t = first->t;
+    r->parts = first->parts;
+    r->math = first->math;
+    r->name[0] = "c";
+    r->name[1] = "d";
+    r->nsum = first->nsum;
+    memcpy(r->order, first->order, sizeof r->order);
+    memcpy(r->n, first->n, sizeof r->n);
+    memcpy(r->sum, first->sum, sizeof r->sum);
+    memcpy(r->slot, first->slot, sizeof r->slot);
+    for (int k = 0; k < 2; k++) {
+        if (!ein__kcross_two(&first->p, k)) continue;
+        ein__kprod_load(g, r, k);
+        bool constant = ein__kprod_constant(g, r, k);
+        if (!constant && first->early == (k ? "2" : "1")) first->early = "0";
+    }
+}
+
+// The values of rows and columns, and what they read most of.
+static void ein__kcross_factors(ein__kgen *g, ein__kprod *r, ein__kprod *second) {
+    second->p = r->p;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < r->p.values[k]; i++) {
+            ein__kprod *of = i ? second : r;
+            of->factor[k] = r->p.value[k][i];
+            of->main[k] = ein__ex_of(g->ctx, ein__cross_read(g->ctx, of->factor[k]));
+        }
+}
 /* ---- emit_product.c ---- */
 // Products by tiles (product.c says what rows, columns and terms are): each thread multiplies its
 // share of what a block's threads have fetched (emit_factor.c), or its warp does on tensor cores;
@@ -56487,6 +56987,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     if (r->math == EIN__MATH_FP32) {
         *rows = t->rm / t->parts;
         *cols = t->rn;
+        if (r->p.term.i) return ein__kcross_tile(g, r);
         ein__kneed(g, EIN__NEED_TILES);
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
@@ -56722,7 +57223,7 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
     if (r->cluster) return ein__namef(g->ctx, "CLUSTER(%d)", r->parts);
     bool few = (r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1]) || r->t->patch;
-    bool two = few && r->parts == 1 && r->t->resident > 1;
+    bool two = few && r->parts == 1 && r->t->resident > 1 && !ein__cross_alone(&r->p, r->t);
     return two ? "__launch_bounds__(256, 2)" : "__launch_bounds__(256, 1)";
 }
 
@@ -56730,7 +57231,7 @@ static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : "";
 
 // The declaration of a factor's loads, and of what they make of what they have found.
 static void ein__kprod_put_load(const ein__kprod *r, int side, ein__buf *out) {
-    const char *name = side ? "b" : "a";
+    const char *name = r->name[side];
     if (ein__kboxed(r, side)) {
         ein__put(out, r->load[side].s);
         return;
@@ -56758,7 +57259,8 @@ static void ein__kprod_put_loads(ein__kgen *g, const ein__kprod *r, ein__buf *ou
                   "// halves of y) that have an end; behind the last term none is inside.\n"
                   "%s__syncthreads();\n",
                   taps);
-    for (int side = 0; side < 2; side++) ein__kprod_put_load(r, side, out);
+    for (int side = 0; side < 2; side++)
+        if (r->load[side].n) ein__kprod_put_load(r, side, out);
     if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
 }
 
@@ -56798,14 +57300,18 @@ static const char *ein__kprod_at(ein__kgen *g, const ein__kprod *r, int cols) {
     return ein__namef(g->ctx, "%s%s", i, j);
 }
 
-static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
-                              const char *hint, ein__buf *out, ein__launch *l) {
+static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r,
+                              const ein__kprod *second, int64_t blocks, const char *hint,
+                              ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
     int rows, cols;
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
     bool reads = strchr(r->index.s, '[') != NULL;  // the tile's place is read from memory
     ein__buf loads = {0};
     ein__kprod_put_loads(g, r, &loads);
+    const char *a = r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0],
+               *b = r->call[1];
+    if (r->p.term.i) ein__kcross_put(g, step, r, second, &loads, &a, &b);
     ein__key keys[] = {
         {0},
         {0},
@@ -56823,8 +57329,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"reads", reads ? "1" : ""},
         {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
         {"loads", loads.s},
-        {"a", r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0]},
-        {"b", r->call[1]},
+        {"a", a},
+        {"b", b},
         {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
         {"early", reads ? "0" : r->early},
         {"second", ein__kprod_text(&r->second)},
@@ -56937,7 +57443,7 @@ static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *f
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
-    ein__kprod r = {.nsum = 0}, second = {.nsum = 0};
+    ein__kprod r = {.name = {"a", "b"}}, second = {.name = {"a", "b"}};
     int64_t stride[EIN__MAX_RANK], ps;
     int vec = g->vec;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
@@ -56959,15 +57465,19 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     *product = (ein__kinner){.v = step->val[0]};
     for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
     if (step->nrow) ein__kprod_rows(g, step, &r);
-    ein__kprod_factors(g, step, &r);
+    if (r.p.term.i) ein__kcross_factors(g, &r, &second);
+    else ein__kprod_factors(g, step, &r);
     if (step->addend.i) ein__kprod_factors(g, step, &second);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
-    for (int k = 0; k < 2 && step->addend.i; k++) ein__kscan_expr(g, &all, second.factor[k]);
+    for (int k = 0; k < 2; k++)
+        if (second.factor[k].i) ein__kscan_expr(g, &all, second.factor[k]);
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kprod_body(g, step));
     ein__kscan_out(g, &all, step->out);
     ein__kprod_orders(g, &r, &all);
+    r.ends = r.p.term.i && ein__kcross_ends(g->ctx, &r);
     ein__kprod_operands(g, s, &r);
     if (step->addend.i) ein__kprod_second(g, step, &r, &second);
+    if (r.p.term.i) ein__kcross_second(g, &r, &second);
     if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);
@@ -56977,7 +57487,7 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ok = ok && !g->too_wide && (g->wide || !far);
     if (step->addend.i) ein__kprod_put_second(g, &second, &r.second);
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, EIN__PRODUCT_THREADS))
-        ein__kprod_finish(g, step, &r, blocks, hint, out, l);
+        ein__kprod_finish(g, step, &r, &second, blocks, hint, out, l);
     ein__kscan_free(&all);
     ein__kprod_free(&r);
     ein__kprod_free(&second);
@@ -58999,6 +59509,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     }
     ctx->kernel_seed[EIN__SEED_STITCH] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
     ctx->kernel_seed[EIN__SEED_SIBLINGS] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
+    ctx->kernel_seed[EIN__SEED_CROSS] = ein__hash_template(EIN__FNV_START, ein__tmpl_tiles_cross);
     ctx->kernel_seed[EIN__SEED_CHAIN] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__SEED_CHAIN);
 }
 
@@ -59202,6 +59713,9 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
                     EIN__COUNT(loads));
     ein__put_asked_for(out, ein__tmpl_tiles_rows, row, EIN__COUNT(row));
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, EIN__COUNT(tile));
+    ein__key cross[] = {{"second", ein__need_text(needs, EIN__NEED_CROSS_TWO)}};
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_CROSS), ein__tmpl_tiles_cross, cross,
+                    EIN__COUNT(cross));
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, EIN__COUNT(tail));
     ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));
@@ -59693,11 +60207,12 @@ static bool ein__is_taken(const char *name) {
     static const char own[] =
         " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
         " atomicInc attend attend_put await_event await_previous await_products await_steps"
-        " begin_products begin_rows bfloat4 bfloat4_value bytes CALL calls_on check_device"
-        " check_run check_weights CLUSTER computed computed_load CONST CONST_BYTES CONST_OF"
-        " conv copy_async COUNT create_all dynamic_shared E einnet_test element_a element_b"
-        " element_bytes end_products end_step engine fail feed fetch fetched fetched_feed"
-        " fetched_value FIRST first_like float8 fmaxf fork_streams found_a found_b found_row"
+        " begin_products begin_rows bfloat4 bfloat4_value both bytes CALL calls_on"
+        " check_device check_run check_weights CLUSTER computed computed_load CONST"
+        " CONST_BYTES CONST_OF conv copy_async COUNT create_all cross_tile crossed"
+        " crossed_loads dynamic_shared E einnet_test element_a element_b element_bytes"
+        " end_products end_step engine fail feed fetch fetched fetched_feed fetched_value"
+        " FIRST first_like float8 fmaxf fork_streams found_a found_b found_c found_d found_row"
         " found_y fragment_columns fragment_rows half4 half4_value half8 half_erf IN info"
         " info_inputs info_outputs info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys"
         " KC kept kernel_size key_part KEY_TURNS KS lane_places LAST launch launch_now"
@@ -59713,8 +60228,8 @@ static bool ein__is_taken(const char *name) {
         " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
         " SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped tapped_load"
         " taps TENSOR_CORES tensor_feed tensor_sums tensor_tile tensor_type tile_place"
-        " tile_products tile_type total TURN turning turning_load TURNS unshifted upload"
-        " value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
+        " tile_products tile_type total TURN turning turning_load TURNS two_loads unshifted"
+        " upload value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
         " warpgroup_product WARPGROUP_ROUNDED_PRODUCT warpgroup_rounded_product warpgroup_tile"
         " WARPGROUPS weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);

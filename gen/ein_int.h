@@ -385,7 +385,7 @@ typedef enum {
 } ein__kind;
 
 // Where the hashes of templates stand that kernels made of several have beside those of kinds.
-enum { EIN__SEED_STITCH = 15, EIN__SEED_SIBLINGS, EIN__SEED_CHAIN, EIN__SEEDS };
+enum { EIN__SEED_STITCH = 15, EIN__SEED_SIBLINGS, EIN__SEED_CHAIN, EIN__SEED_CROSS, EIN__SEEDS };
 
 // The arithmetic of a library call; see precision.c.
 typedef enum { EIN__MATH_FP32, EIN__MATH_TF32, EIN__MATH_FP16 } ein__math;

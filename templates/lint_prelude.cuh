@@ -542,6 +542,12 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #include "tiles_rows.cu"
 #endif
 
+#ifdef LINT_tiles_cross
+#include "tiles_loads.cu"
+#include "tiles_rows.cu"
+#include "tiles.cu"
+#endif
+
 #if defined(LINT_tiles_warpgroup) || defined(LINT_tiles_patch)
 #include <cuda_fp16.h>
 #include <cuda_pipeline_primitives.h>

@@ -113,23 +113,6 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
-// Instructions of what a load computes beside a read that it would have had anyway: arithmetic, the
-// other reads' addresses and guards.
-static int64_t ein__computed_operations(ein_ctx *ctx, const ein__scope *s) {
-    int64_t each = ein__ex_operations(ctx, s->body);
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        bool again = false;
-        for (ptrdiff_t j = 0; j < i; j++) again |= reads[j].i == reads[i].i;
-        if (again) continue;
-        each += i ? EIN__READ_OPERATIONS : 0;
-        for (uint32_t k = 0; k < e->nix; k++)
-            each += ein__is_guarded(ctx, e, k) ? EIN__GUARD_OPERATIONS : 0;
-    }
-    return each;
-}
-
 // The factor of the rows becomes that of the columns.
 static void ein__turn_factors(ein__tiled *p) {
     const ein__tiled was = *p;
@@ -154,7 +137,8 @@ static void ein__loads_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)
             if (k->load[i].i && p->read[side]->val == k->load[i].i) {
-                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
+                p->load[side].each =
+                    ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i])->body);
                 p->computed = true;
             }
 }
@@ -183,7 +167,8 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
 // the same lines. False: tiles do not.
 static bool ein__match_product_kernel(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p,
                                       ein__tiled *addend) {
-    if (!ein__match_tiles(ctx, k->s[0], k->out, p)) return false;
+    if (!ein__match_tiles(ctx, k->s[0], k->out, p))
+        return ein__match_cross(ctx, k->s[0], k->out, p);
     if (k->fma) p->math = EIN__MATH_FP32;
     ein__loads_work(ctx, k, p);
     ein__rows_work(ctx, k, p);
@@ -473,6 +458,8 @@ static uint64_t ein__kernel_id(ein_ctx *ctx, const ein__kernel *k) {
     if (k->kind == EIN__K_PLACE) h = ein__mix(h, ein__scope_of(ctx, k->inner[0])->reduce);
     if (k->fma) h = ein__mix(h, EIN__MATH_FP32 + 1);
     if (k->addend) h = ein__mix(h, EIN__K_PRODUCT);
+    if (k->kind == EIN__K_PRODUCT && !ein__is_contraction(ctx, k->s[0]))
+        h = ein__mix(h, ctx->kernel_seed[EIN__SEED_CROSS]);
     h = ein__mix(h, (uint64_t)z.nseen);
     return ein__hash_result(h, k->s[k->n - 1], k->out, k->size);
 }

@@ -4,6 +4,8 @@
 // product as it stands, its window and its padding part of how one factor is read (implicit GEMM).
 // The columns are those of the factor along which the result's neighbours lie.
 
+enum { EIN__CROSS_VALUES = 2 };  // that a row, or a column, has of each term (cross.c)
+
 typedef struct ein__tiled {
     const ein__expr *read[2];  // rows, columns
     double alpha;
@@ -22,6 +24,13 @@ typedef struct ein__tiled {
     const struct ein__tiled *addend;  // a product that the same tiles add to it, or NULL
     ein__factor_load load[2];
     ein__patch patch;
+    // Where terms are no products but functions of what rows and columns have (cross.c): the
+    // function, or none; what it takes of either; its instructions, and the loads of second values.
+    ein__ex term, value[2][EIN__CROSS_VALUES];
+    int values[2];
+    int64_t term_each;
+    bool added;  // the terms are added up
+    ein__factor_load second[2];
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -49,7 +58,8 @@ enum {
     EIN__PRODUCT_PLAIN = 40,  // ... without patches
     EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
-    EIN__PRODUCT_SUMS = 64 * 32
+    EIN__PRODUCT_SUMS = 64 * 32,
+    EIN__CROSS_SUMS = 48
 };
 
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
@@ -165,31 +175,6 @@ static bool ein__patch_fits(const ein__tiled *p, const ein__product_tile *t) {
     return ein__patch_box(p, t)->boxes > 0 && ein__patch_bytes(p, t) <= EIN__PATCH_BYTES;
 }
 
-// Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
-// TF32's tiles, which round them to as many bits.
-static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
-    if (t->patch) return ein__patch_fits(p, t);
-    if (p->addend && !ein__product_fits(p->addend, t)) return false;
-    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
-    if (copies && t->stages == 1) return false;
-    if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
-    // Of TF32 the instruction takes the second factor as lines of terms, and rounds nothing.
-    bool rounded = t->warpgroups && t->math == EIN__MATH_TF32;
-    if (rounded && (!p->rounded || !p->load[1].along || p->math != t->math)) return false;
-    bool stored = t->warpgroups && !rounded;  // no thread has the first factor in registers
-    if (stored && (p->shifted || (p->each && !p->load[0].along))) return false;
-    if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
-    if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
-    return t->math == EIN__MATH_FP32 || t->math == p->math;
-}
-
-// Whether a tile that fits is worth a look: where no other block is beside a warpgroups' one what
-// comes before and behind the steps would be most of the time.
-static bool ein__product_pays(const ein__tiled *p, const ein__product_tile *t) {
-    return !t->warpgroups || t->resident > 1 || p->depth >= 4 * t->terms;
-}
-
 enum {
     EIN__SHARED_FREE = 48 << 10,     // bytes of shared memory that a block gets without asking
     EIN__SHARED_RESERVED = 1 << 10,  // bytes of an SM's that each block takes beside its own
@@ -235,6 +220,51 @@ static int64_t ein__product_least_bytes(const ein__product_tile *t) {
     int64_t step = t->terms * (t->rows + t->cols + 8) * 4,
             sums = t->parts > 1 ? EIN__PRODUCT_THREADS * t->rm * 16 : 0;
     return ein__most(2 * step, sums);
+}
+
+// Bytes of shared memory that second values of a step's terms take.
+static int64_t ein__cross_bytes(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t rows = p->values[0] > 1 ? t->rows + 4 : 0, cols = p->values[1] > 1 ? t->cols + 4 : 0;
+    return 2 * 4 * t->terms * (rows + cols);
+}
+
+// Whether a tile's threads have so many sums that with what terms take they leave no registers for
+// another block: by bench/issue.py (sm_90) the SM is as busy with one, where two spill.
+static bool ein__cross_alone(const ein__tiled *p, const ein__product_tile *t) {
+    return p->term.i && t->rm * t->rn >= EIN__CROSS_SUMS;
+}
+
+// Whether a tile may have terms that are no products: groups of threads add theirs up.
+static bool ein__cross_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (!p->term.i) return true;
+    return (p->added || t->parts == 1) &&
+           ein__product_least_bytes(t) + ein__cross_bytes(p, t) <= EIN__SHARED_FREE;
+}
+
+// Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
+// TF32's tiles, which round them to as many bits.
+static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
+    if (!ein__cross_fits(p, t)) return false;
+    if (t->patch) return ein__patch_fits(p, t);
+    if (p->addend && !ein__product_fits(p->addend, t)) return false;
+    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
+    if (copies && t->stages == 1) return false;
+    if (t->warpgroups && (!p->warpgroups || !ein__product_streams(p, t))) return false;
+    // Of TF32 the instruction takes the second factor as lines of terms, and rounds nothing.
+    bool rounded = t->warpgroups && t->math == EIN__MATH_TF32;
+    if (rounded && (!p->rounded || !p->load[1].along || p->math != t->math)) return false;
+    bool stored = t->warpgroups && !rounded;  // no thread has the first factor in registers
+    if (stored && (p->shifted || (p->each && !p->load[0].along))) return false;
+    if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
+    if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
+    return t->math == EIN__MATH_FP32 || t->math == p->math;
+}
+
+// Whether a tile that fits is worth a look: where no other block is beside a warpgroups' one what
+// comes before and behind the steps would be most of the time.
+static bool ein__product_pays(const ein__tiled *p, const ein__product_tile *t) {
+    return !t->warpgroups || t->resident > 1 || p->depth >= 4 * t->terms;
 }
 
 enum { EIN__TAPS = 512 };  // terms of which a table in shared memory may have the places
@@ -496,11 +526,21 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
 // Instructions of all threads of a block for the loads of one step.
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
-    for (int k = 0; k < 2; k++)
-        ops += (k ? t->cols : t->rows) * t->terms *
-               (ein__load_each(p, &p->load[k], t) + p->load[k].each * p->load[k].words) /
-               p->load[k].words;
+    for (int k = 0; k < 4; k++) {
+        const ein__factor_load *l = k < 2 ? &p->load[k] : &p->second[k % 2];
+        if (k >= 2 && p->values[k % 2] < 2) continue;
+        int64_t each = ein__load_each(p, l, t) + l->each * l->words;
+        ops += (k % 2 ? t->cols : t->rows) * t->terms * each / l->words;
+    }
     return ops;
+}
+
+// The same of terms that are no products, beside one for each, and of second values.
+static int64_t ein__cross_ops(const ein__tiled *p, const ein__product_tile *t) {
+    if (!p->term.i) return 0;
+    int64_t values = (p->values[0] - 1) * (t->rm / 4) + (p->values[1] - 1) * (t->rn / 4);
+    int64_t each = values * EIN__PRODUCT_THREADS / t->parts;
+    return t->terms * (t->rows * t->cols * (p->term_each - 1) + each);
 }
 
 // The same of a step of a tensor cores' tile: products and loads of their operands from shared
@@ -579,6 +619,7 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
         bool beside = ein__patch_bytes(p, t) <= ein__shared_room(g, t->resident);
         return g->sms * (beside ? t->resident : 1);
     }
+    if (ein__cross_alone(p, t)) return g->sms;
     return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
@@ -626,7 +667,8 @@ static int64_t ein__product_loop_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t, int64_t waves, int64_t again) {
     int64_t blocks = ein__product_blocks(p, t), steps = ein__ceil(p->depth, t->terms);
     int64_t terms = ein__muldiv(steps, t->terms, 1), each = EIN__PRODUCT_STEP_PS, ps;
-    int64_t turns = steps / ein__product_ahead(g, p, t), rows = ein__rows_ops(p, t) * t->terms;
+    int64_t turns = steps / ein__product_ahead(g, p, t);
+    int64_t rows = ein__rows_ops(p, t) * t->terms + ein__cross_ops(p, t);
     int64_t alone = t->math == EIN__MATH_FP32 ? EIN__PRODUCT_ALONE_PS : EIN__TENSOR_ALONE_PS;
     if (t->math == EIN__MATH_FP32) {
         ps = ein__product_plain_ps(g, p, t, waves, rows);

@@ -4,6 +4,11 @@
 // they alone allow: a filter is read along one long row of terms although the image needs channel
 // and tap apart.
 
+// Whether rows or columns have two values of a term that is no product (cross.c).
+static bool ein__kcross_two(const ein__tiled *p, int side) {
+    return p->term.i && p->values[side] > 1;
+}
+
 enum { EIN__FOUND_WORDS = 32 };  // registers of a thread for what the loads of a factor find
 
 typedef struct ein__kprod {
@@ -24,8 +29,9 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     // What the map behind the sums, and the factors of a row, find before these meet; or empty.
     ein__buf held, hold, row_held, row_hold;
-    int together;  // vectors for which the map finds that just before they are stored, or 0
-    const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
+    int together;         // vectors for which the map finds that just before they are stored, or 0
+    const char *name[2];  // of the loads ...
+    const char *along[2], *args[2], *call[2];  // ... and whether neighbours are terms
     const char *make_args[2];
     const char
         *early;  // the factor whose loads need not wait (product.cu), where the tile's need not
@@ -38,7 +44,7 @@ typedef struct ein__kprod {
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, leave, factors, also;  // of a row operation, or empty
     ein__ex made[EIN__NORM_ROWS], stored;                // definitions in the product's iterators
-    bool sums;
+    bool sums, ends;   // ends: zeros behind the last term are none (emit_cross.c)
     int kinds, first;  // of sums; the row operation's first value of those that the step computes
     int64_t shared;
 } ein__kprod;
@@ -353,7 +359,7 @@ static bool ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *r
     ein__put(&first, "");
     for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++)
         words += ein__kprod_find(g, reads[i], &r->found[side], &values, &first);
-    ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, side ? "b" : "a", values.s);
+    ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, r->name[side], values.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
     ein__put(&g->code[1], first.s);
@@ -513,7 +519,7 @@ static int64_t ein__kprod_apart(const ein__kprod *r, int side, int64_t line, int
 // several (-1); `steps`: all terms are. True: the loop's position is no part of the load.
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
-    const char *name = side ? "b" : "a";
+    const char *name = r->name[side];
     int64_t size = ein__dtype_size(at->dtype);
     int64_t stride = term >= 0 ? ein__kprod_stride(scan, term) * size : 0;
     int64_t below = line >= 0 ? ein__kprod_stride(scan, line) * size : 0;
@@ -564,7 +570,8 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
     bool finds = r->found[side].n > 0;
     ein__kprod_lambda(g, r, side, f, across, term, finds ? body : &make, &r->load[side]);
     if (finds) ein__kprod_lambda(g, r, side, f, across, term, &make, &r->make[side]);
-    if (finds) r->call[side] = side ? "computed(b, make_b)" : "computed(a, make_a)";
+    if (finds)
+        r->call[side] = ein__namef(g->ctx, "computed(%s, make_%s)", r->name[side], r->name[side]);
     const char *s = finds ? r->make[side].s : "";
     r->make_args[side] =
         ein__namef(g->ctx, "unsigned%s, unsigned%s", ein__kmentions(s, "e") ? " e" : "",
@@ -580,6 +587,7 @@ static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, co
     uint32_t terms = 0;
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
+    if (ein__kcross_two(&r->p, 0) || ein__kcross_two(&r->p, 1)) return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
     const ein__expr *read = ein__ex_get(g->ctx, r->factor[side]);
     int words = ein__tap_words(g->ctx, read, terms);
@@ -627,7 +635,7 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     r->tap_words = words;
     r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
     r->call[side] = ein__namef(c, "tapped<%d, %d>(%s, taps)", wide,
-                               wide * r->t->terms / EIN__PRODUCT_THREADS, side ? "b" : "a");
+                               wide * r->t->terms / EIN__PRODUCT_THREADS, r->name[side]);
     ein__kneed(g, EIN__NEED_TAPS);
 }
 
@@ -712,7 +720,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     r->wide[side] = width > 1;
-    r->call[side] = side ? "b" : "a";
+    r->call[side] = r->name[side];
     r->args[side] = "unsigned e, unsigned k0";
     if (computed) {
         ein__kprod_lambdas(g, r, side, &f, across, term, &body);

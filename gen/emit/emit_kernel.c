@@ -67,6 +67,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     }
     ctx->kernel_seed[EIN__SEED_STITCH] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
     ctx->kernel_seed[EIN__SEED_SIBLINGS] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
+    ctx->kernel_seed[EIN__SEED_CROSS] = ein__hash_template(EIN__FNV_START, ein__tmpl_tiles_cross);
     ctx->kernel_seed[EIN__SEED_CHAIN] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__SEED_CHAIN);
 }
 
@@ -270,6 +271,9 @@ static void ein__put_product_helpers(const ein_ctx *ctx, ein__buf *out, ein__nee
                     EIN__COUNT(loads));
     ein__put_asked_for(out, ein__tmpl_tiles_rows, row, EIN__COUNT(row));
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, EIN__COUNT(tile));
+    ein__key cross[] = {{"second", ein__need_text(needs, EIN__NEED_CROSS_TWO)}};
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_CROSS), ein__tmpl_tiles_cross, cross,
+                    EIN__COUNT(cross));
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, EIN__COUNT(tail));
     ein__put_helper(out, tensor || attends, ein__tmpl_mma, mma, EIN__COUNT(mma));

@@ -95,8 +95,10 @@ typedef struct ein__kmemo {
 typedef enum ein__need {
     EIN__NEED_HALF,
     EIN__NEED_BF16,
-    EIN__NEED_WARP,                        // and, behind it, by the ein__red
-    EIN__NEED_BLOCK = EIN__NEED_WARP + 6,  // likewise
+    EIN__NEED_WARP,  // and, behind it, by the ein__red but for R_NONE
+    EIN__NEED_CROSS = EIN__NEED_WARP + 5,
+    EIN__NEED_BLOCK,  // likewise
+    EIN__NEED_CROSS_TWO = EIN__NEED_BLOCK,
     EIN__NEED_TILES = EIN__NEED_BLOCK + 5,
     EIN__NEED_LOAD4,
     EIN__NEED_STORE4,

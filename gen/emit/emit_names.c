@@ -48,11 +48,12 @@ static bool ein__is_taken(const char *name) {
     static const char own[] =
         " add_parts add_row ALONE ARENA ARENA_OF arrange arrives_last ask_shared ASYNC_COPIES"
         " atomicInc attend attend_put await_event await_previous await_products await_steps"
-        " begin_products begin_rows bfloat4 bfloat4_value bytes CALL calls_on check_device"
-        " check_run check_weights CLUSTER computed computed_load CONST CONST_BYTES CONST_OF"
-        " conv copy_async COUNT create_all dynamic_shared E einnet_test element_a element_b"
-        " element_bytes end_products end_step engine fail feed fetch fetched fetched_feed"
-        " fetched_value FIRST first_like float8 fmaxf fork_streams found_a found_b found_row"
+        " begin_products begin_rows bfloat4 bfloat4_value both bytes CALL calls_on"
+        " check_device check_run check_weights CLUSTER computed computed_load CONST"
+        " CONST_BYTES CONST_OF conv copy_async COUNT create_all cross_tile crossed"
+        " crossed_loads dynamic_shared E einnet_test element_a element_b element_bytes"
+        " end_products end_step engine fail feed fetch fetched fetched_feed fetched_value"
+        " FIRST first_like float8 fmaxf fork_streams found_a found_b found_c found_d found_row"
         " found_y fragment_columns fragment_rows half4 half4_value half8 half_erf IN info"
         " info_inputs info_outputs info_weights INIT INIT_BYTES INIT_OF join_keys joined_keys"
         " KC kept kernel_size key_part KEY_TURNS KS lane_places LAST launch launch_now"
@@ -68,8 +69,8 @@ static bool ein__is_taken(const char *name) {
         " stepped steps store_bfloat4 store_half4 store_half8 strlen summed_load summing"
         " SUMS_128 SUMS_32 SUMS_64 SUMS_8 SUMS_96 take_rows take_step tap tapped tapped_load"
         " taps TENSOR_CORES tensor_feed tensor_sums tensor_tile tensor_type tile_place"
-        " tile_products tile_type total TURN turning turning_load TURNS unshifted upload"
-        " value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
+        " tile_products tile_type total TURN turning turning_load TURNS two_loads unshifted"
+        " upload value_of VALUE_TURNS vector_places VECTORS warpgroup_factor WARPGROUP_PRODUCT"
         " warpgroup_product WARPGROUP_ROUNDED_PRODUCT warpgroup_rounded_product warpgroup_tile"
         " WARPGROUPS weight_of weights word_places words WORKSPACE_AT WORKSPACE_BYTES ";
     const size_t n = strlen(name);

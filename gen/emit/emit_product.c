@@ -22,6 +22,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     if (r->math == EIN__MATH_FP32) {
         *rows = t->rm / t->parts;
         *cols = t->rn;
+        if (r->p.term.i) return ein__kcross_tile(g, r);
         ein__kneed(g, EIN__NEED_TILES);
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
@@ -257,7 +258,7 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 static const char *ein__kprod_bounds(const ein__kgen *g, const ein__kprod *r) {
     if (r->cluster) return ein__namef(g->ctx, "CLUSTER(%d)", r->parts);
     bool few = (r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1]) || r->t->patch;
-    bool two = few && r->parts == 1 && r->t->resident > 1;
+    bool two = few && r->parts == 1 && r->t->resident > 1 && !ein__cross_alone(&r->p, r->t);
     return two ? "__launch_bounds__(256, 2)" : "__launch_bounds__(256, 1)";
 }
 
@@ -265,7 +266,7 @@ static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : "";
 
 // The declaration of a factor's loads, and of what they make of what they have found.
 static void ein__kprod_put_load(const ein__kprod *r, int side, ein__buf *out) {
-    const char *name = side ? "b" : "a";
+    const char *name = r->name[side];
     if (ein__kboxed(r, side)) {
         ein__put(out, r->load[side].s);
         return;
@@ -293,7 +294,8 @@ static void ein__kprod_put_loads(ein__kgen *g, const ein__kprod *r, ein__buf *ou
                   "// halves of y) that have an end; behind the last term none is inside.\n"
                   "%s__syncthreads();\n",
                   taps);
-    for (int side = 0; side < 2; side++) ein__kprod_put_load(r, side, out);
+    for (int side = 0; side < 2; side++)
+        if (r->load[side].n) ein__kprod_put_load(r, side, out);
     if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
 }
 
@@ -333,14 +335,18 @@ static const char *ein__kprod_at(ein__kgen *g, const ein__kprod *r, int cols) {
     return ein__namef(g->ctx, "%s%s", i, j);
 }
 
-static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
-                              const char *hint, ein__buf *out, ein__launch *l) {
+static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r,
+                              const ein__kprod *second, int64_t blocks, const char *hint,
+                              ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
     int rows, cols;
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
     bool reads = strchr(r->index.s, '[') != NULL;  // the tile's place is read from memory
     ein__buf loads = {0};
     ein__kprod_put_loads(g, r, &loads);
+    const char *a = r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0],
+               *b = r->call[1];
+    if (r->p.term.i) ein__kcross_put(g, step, r, second, &loads, &a, &b);
     ein__key keys[] = {
         {0},
         {0},
@@ -358,8 +364,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         {"reads", reads ? "1" : ""},
         {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
         {"loads", loads.s},
-        {"a", r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0]},
-        {"b", r->call[1]},
+        {"a", a},
+        {"b", b},
         {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
         {"early", reads ? "0" : r->early},
         {"second", ein__kprod_text(&r->second)},
@@ -472,7 +478,7 @@ static void ein__kprod_second(ein__kgen *g, const ein__step *step, ein__kprod *f
 static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                           ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
-    ein__kprod r = {.nsum = 0}, second = {.nsum = 0};
+    ein__kprod r = {.name = {"a", "b"}}, second = {.name = {"a", "b"}};
     int64_t stride[EIN__MAX_RANK], ps;
     int vec = g->vec;
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
@@ -494,15 +500,19 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     *product = (ein__kinner){.v = step->val[0]};
     for (int i = 0; i < 4; i++) product->text[i] = ein__kprod_sum(&r, i);
     if (step->nrow) ein__kprod_rows(g, step, &r);
-    ein__kprod_factors(g, step, &r);
+    if (r.p.term.i) ein__kcross_factors(g, &r, &second);
+    else ein__kprod_factors(g, step, &r);
     if (step->addend.i) ein__kprod_factors(g, step, &second);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
-    for (int k = 0; k < 2 && step->addend.i; k++) ein__kscan_expr(g, &all, second.factor[k]);
+    for (int k = 0; k < 2; k++)
+        if (second.factor[k].i) ein__kscan_expr(g, &all, second.factor[k]);
     if (step->nval > 1) ein__kscan_expr(g, &all, ein__kprod_body(g, step));
     ein__kscan_out(g, &all, step->out);
     ein__kprod_orders(g, &r, &all);
+    r.ends = r.p.term.i && ein__kcross_ends(g->ctx, &r);
     ein__kprod_operands(g, s, &r);
     if (step->addend.i) ein__kprod_second(g, step, &r, &second);
+    if (r.p.term.i) ein__kcross_second(g, &r, &second);
     if (r.sums) ein__kprod_norm(g, step, &r);
     g->vec = vec;
     bool ok = ein__kprod_store(g, step, &r);
@@ -512,7 +522,7 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     ok = ok && !g->too_wide && (g->wide || !far);
     if (step->addend.i) ein__kprod_put_second(g, &second, &r.second);
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, blocks, EIN__PRODUCT_THREADS))
-        ein__kprod_finish(g, step, &r, blocks, hint, out, l);
+        ein__kprod_finish(g, step, &r, &second, blocks, hint, out, l);
     ein__kscan_free(&all);
     ein__kprod_free(&r);
     ein__kprod_free(&second);

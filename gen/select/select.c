@@ -702,6 +702,20 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     return best;
 }
 
+// How reduction `v` is computed that is no product, with map `m` behind it: by loops, or by a tile
+// where its terms are functions of rows and columns.
+static ein__kind ein__choose_terms(ein_ctx *ctx, ein__val v, ein__val m, ein__ex read) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__kind kind = ein__kernel_kind(ctx, s);
+    int64_t out[EIN__MAX_RANK];
+    ein__tiled p;
+    if (ctx->value[v.i].dtype > EIN__BF16 || ctx->value[v.i].weight_only) return kind;
+    ein__dense_result(s, out);
+    if (!ein__match_cross(ctx, s, out, &p)) return kind;
+    int64_t tiles = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    return tiles < ein__cost_scope(ctx, kind, s, m, read) ? EIN__K_PRODUCT : kind;
+}
+
 // Chooses how reduction `v` is computed, and whether a map behind it and maps in front of it are
 // part of its kernel.
 static void ein__select_reduction(ein__selector *z, ein__val v) {
@@ -719,7 +733,7 @@ static void ein__select_reduction(ein__selector *z, ein__val v) {
         m = (ein__val){0};
     ctx->strict = ein__keeps_fp32(ctx, v);
     if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
-        z->kind[v.i] = ein__kernel_kind(ctx, s);
+        z->kind[v.i] = ein__choose_terms(ctx, v, m, read);
     else z->kind[v.i] = ein__choose_product(z, v, m, read);
     ein__prologue front = {0};
     if (!ctx->value[v.i].weight_only) front = ein__choose_loads(z, v, m, read);

@@ -630,6 +630,7 @@ static void same_text(ein_ctx *ctx) {
 
 #include "products.h"
 #include "patches.h"
+#include "crosses.h"
 #include "strips.h"
 #include "skinny.h"
 #include "shares.h"
@@ -671,6 +672,7 @@ static void all_cases(ein_ctx *ctx) {
     products(ctx);
     patches(ctx);
     strips(ctx);
+    crosses(ctx);
     skinny_products(ctx);
     shares(ctx);
     pairs(ctx);

@@ -250,8 +250,9 @@ static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
 static void possible_parts(ein_ctx *ctx, ein__step *step) {
     ein__tiled p;
     const ein__scope *s = ein__sc_get(ctx, ctx->value[step->val[0].i].scope);
-    if (!forced_parts || !ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p))
-        return;
+    const int64_t *out = ctx->plan.layout[step->out.i].stride;
+    if (!forced_parts) return;
+    if (!ein__match_tiles(ctx, s, out, &p) && !ein__match_cross(ctx, s, out, &p)) return;
     const ein__product_tile *t = &ein__product_table[forced_tile - 1];
     ein__kernel k = ein__step_kernel(ctx, step);
     ein__rows_work(ctx, &k, &p);
