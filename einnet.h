@@ -39078,7 +39078,8 @@ static bool ein__may_finish(const ein__stitcher *s, int i, int j) {
     const ein__scope *r = ein__scope_of(ctx, head->val[0]);
     if (s->gone[i] || head->ahead || head->npeer || head->sums || head->also.i || head->nrow ||
         head->nval > 2 || head->load[0].i || head->load[1].i || r->reduce != EIN__R_SUM ||
-        r->ns == 0 || ctx->value[head->out.i].dtype > EIN__BF16)
+        r->ns == 0 || ctx->value[head->out.i].dtype > EIN__BF16 ||
+        ctx->value[head->val[0].i].dtype > EIN__BF16)
         return false;
     if (ctx->plan.buffer[l->buffer].kind != EIN__B_ARENA || arrlen(s->writers[l->buffer]) != 1)
         return false;
@@ -52837,7 +52838,8 @@ typedef struct ein__kred {
     ein__ex last[2];              // ... these
     ptrdiff_t row[EIN__CHAINED];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
-    int own;  // of the last of `s` a thread that shares terms has loops of its own
+    int own;      // of the last of `s` a thread that shares terms has loops of its own
+    bool floats;  // terms are computed in floats although what they come to is an integer
     int64_t outputs, count;
     ein__kscan scan;
     ein__buf index, init, core, post, store;
@@ -52935,11 +52937,24 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
-// What reduction `acc` of terms `body`, the first of the members, is computed in.
-static void ein__kred_number(ein__kgen *g, ein__val acc, ein__ex body) {
-    if (ein__kdtype(g, acc) <= EIN__BF16 || !ein__kinteger(g, body)) return;
+// What the reduction of terms `body`, the first of the members, is computed in.
+static void ein__kred_number(ein__kgen *g, ein__kred *r, ein__ex body) {
+    if (ein__kdtype(g, r->acc) <= EIN__BF16) return;
+    r->floats = !ein__kinteger(g, body);
     g->num = EIN__NUM_INT;
     g->inner[0].whole = true;
+}
+
+// Term `ex` as what is added up: an integer, be it one of a float, by a name.
+static ein__ktext ein__kred_term(ein__kgen *g, const ein__kred *r, ein__ex ex, int lane) {
+    if (g->num != EIN__NUM_INT) return ein__kvalue(g, ex, lane);
+    if (r->floats) g->num = EIN__NUM_FLOAT;
+    ein__ktext v = ein__kvalue(g, ex, lane);
+    if (r->floats)
+        v = (ein__ktext){ein__namef(g->ctx, "(long long)%s", ein__kparen(g, v, EIN__PREFIX)),
+                         EIN__PREFIX, v.level};
+    g->num = EIN__NUM_INT;
+    return ein__kname_value(g, ex, lane, v);
 }
 
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
@@ -52974,7 +52989,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums) ein__kred_number(g, r.acc, s->body);
+    if (!step->sums) ein__kred_number(g, &r, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -53042,7 +53057,8 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
 // What is left of a term behind the question whether it is nothing; where it is, a loop goes on.
 static ein__ex ein__kpick_terms(ein__kgen *g, const ein__kred *r, ein__ex body) {
     int level = 0;
-    if (g->naive || !ein__picks_terms(g->ctx, ein__scope_of(g->ctx, r->acc))) return body;
+    if (g->naive || r->floats || !ein__picks_terms(g->ctx, ein__scope_of(g->ctx, r->acc)))
+        return body;
     const ein__expr x = *ein__ex_get(g->ctx, body);
     if (x.op != EIN__X_SELECT || x.fn != EIN__EQ) return body;
     const char *is = ein__kcondition(g, &x, 0, &level);
@@ -53085,10 +53101,8 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     if (!terms) body = ein__kpick_terms(g, r, body);
     for (int i = 0; i < g->vec; i++) {
         const char *a = g->vec > 1 && !terms ? ein__kacc[i] : "acc";
-        ein__ktext v = ein__kvalue(g, body, i);
-        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
         g->inner[0].text[i] = a;
-        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        ein__put(&r->core, ein__kcombine(g, r->reduce, a, ein__kred_term(g, r, body, i).s));
         if (i && terms) continue;
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
@@ -53491,7 +53505,7 @@ static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__
     ein__kslices_first(g, r.t, r.nt);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     g->slot[along].level = 1;
-    ein__kred_number(g, r.acc, term);
+    ein__kred_number(g, &r, term);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -53502,7 +53516,7 @@ static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, e
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
-        ein__put(&r->core, ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s));
+        ein__put(&r->core, ein__kcombine(g, r->reduce, acc, ein__kred_term(g, r, term, i).s));
         g->inner[0].text[i] = acc;
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", acc, ein__kidentity(g, r->reduce));
@@ -53533,7 +53547,7 @@ static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, 
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
-        const char *text = ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s);
+        const char *text = ein__kcombine(g, r->reduce, acc, ein__kred_term(g, r, term, i).s);
         ein__putf(&terms, "%s %s = %s;\n", ein__knum_type(g), acc, last);
         ein__put(&terms, text);
         ein__put(add, ein__kcombine(g, r->reduce, acc, "before"));
@@ -53643,7 +53657,7 @@ static ein__kred ein__kpicks_make(ein__kgen *g, const ein__step *step, const ein
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.count = ein__kcount_slots(g, r.s, r.ns);
     for (int i = 0; i < r.ns; i++) g->slot[r.s[i]].level = 1;
-    ein__kred_number(g, r.acc, s->body);
+    ein__kred_number(g, &r, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -53697,10 +53711,8 @@ static void ein__kpicks_terms(ein__kgen *g, ein__kred *r, ein__ex term, ein__buf
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *a = g->vec > 1 ? ein__kacc[i] : "acc";
-        ein__ktext v = ein__kvalue(g, term, i);
-        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, term, i, v);
         g->inner[0].text[i] = a;
-        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        ein__put(&r->core, ein__kcombine(g, r->reduce, a, ein__kred_term(g, r, term, i).s));
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
         ein__putf(put, "part[warp][lane][%d] = %s;\n", i, a);

@@ -23,7 +23,7 @@ static ein__kred ein__kpicks_make(ein__kgen *g, const ein__step *step, const ein
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.count = ein__kcount_slots(g, r.s, r.ns);
     for (int i = 0; i < r.ns; i++) g->slot[r.s[i]].level = 1;
-    ein__kred_number(g, r.acc, s->body);
+    ein__kred_number(g, &r, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -77,10 +77,8 @@ static void ein__kpicks_terms(ein__kgen *g, ein__kred *r, ein__ex term, ein__buf
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *a = g->vec > 1 ? ein__kacc[i] : "acc";
-        ein__ktext v = ein__kvalue(g, term, i);
-        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, term, i, v);
         g->inner[0].text[i] = a;
-        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        ein__put(&r->core, ein__kcombine(g, r->reduce, a, ein__kred_term(g, r, term, i).s));
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
         ein__putf(put, "part[warp][lane][%d] = %s;\n", i, a);

@@ -25,7 +25,7 @@ static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__
     ein__kslices_first(g, r.t, r.nt);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     g->slot[along].level = 1;
-    ein__kred_number(g, r.acc, term);
+    ein__kred_number(g, &r, term);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -36,7 +36,7 @@ static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, e
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
-        ein__put(&r->core, ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s));
+        ein__put(&r->core, ein__kcombine(g, r->reduce, acc, ein__kred_term(g, r, term, i).s));
         g->inner[0].text[i] = acc;
         ein__put(&r->init, i ? ", " : ein__knum_type(g));
         ein__putf(&r->init, "%s%s = %s", i ? "" : " ", acc, ein__kidentity(g, r->reduce));
@@ -67,7 +67,7 @@ static void ein__kline_parts(ein__kgen *g, ein__kred *r, const ein__step *step, 
     ein__kcount(g, term);
     for (int i = 0; i < g->vec; i++) {
         const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
-        const char *text = ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s);
+        const char *text = ein__kcombine(g, r->reduce, acc, ein__kred_term(g, r, term, i).s);
         ein__putf(&terms, "%s %s = %s;\n", ein__knum_type(g), acc, last);
         ein__put(&terms, text);
         ein__put(add, ein__kcombine(g, r->reduce, acc, "before"));

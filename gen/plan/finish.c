@@ -11,7 +11,8 @@ static bool ein__may_finish(const ein__stitcher *s, int i, int j) {
     const ein__scope *r = ein__scope_of(ctx, head->val[0]);
     if (s->gone[i] || head->ahead || head->npeer || head->sums || head->also.i || head->nrow ||
         head->nval > 2 || head->load[0].i || head->load[1].i || r->reduce != EIN__R_SUM ||
-        r->ns == 0 || ctx->value[head->out.i].dtype > EIN__BF16)
+        r->ns == 0 || ctx->value[head->out.i].dtype > EIN__BF16 ||
+        ctx->value[head->val[0].i].dtype > EIN__BF16)
         return false;
     if (ctx->plan.buffer[l->buffer].kind != EIN__B_ARENA || arrlen(s->writers[l->buffer]) != 1)
         return false;
