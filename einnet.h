@@ -14326,6 +14326,32 @@ static bool ein__narrows(const ein_ctx *ctx, ein__val v) {
            (r.lo < type.lo || r.hi > type.hi);
 }
 
+// Whether map `v` makes an integer of some other number: what computes it itself has a float, which
+// has not all digits of what is made of such.
+static bool ein__rounds(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    ein__numbers r;
+    return p->dtype > EIN__BF16 && p->kind == EIN__V_SCOPE &&
+           !ein__int_numbers(ctx, ein__sc_get(ctx, p->scope)->body, &r);
+}
+
+// Whether `ex` comes to numbers that are none of its operands, nor their negatives.
+static bool ein__calculates(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool made =
+        e->op == EIN__X_UNARY && e->fn != EIN__NEG && e->fn != EIN__ABS && e->fn != EIN__RELU;
+    made |= e->op == EIN__X_BINARY && e->fn != EIN__MIN && e->fn != EIN__MAX;
+    for (uint32_t k = 0; k < e->nkid && !made; k++) made = ein__calculates(ctx, e->kid[k]);
+    return made;
+}
+
+// Whether `reader`, of integers, must read what map `v` rounds as memory has it.
+static bool ein__needs_rounded(const ein_ctx *ctx, ein__val v, ein__val reader) {
+    const ein__value *p = &ctx->value[reader.i];
+    if (p->dtype <= EIN__BF16 || p->dtype == EIN__BOOL || !ein__rounds(ctx, v)) return false;
+    return ein__narrows(ctx, reader) || ein__calculates(ctx, ein__sc_get(ctx, p->scope)->body);
+}
+
 // Whether f32 has each number that an expression of integers may come to.
 static bool ein__fits_float(const ein_ctx *ctx, ein__ex ex) {
     ein__numbers r;
@@ -14996,6 +15022,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     // Bodies of values that are read several times each grow by powers: those are not even tried.
     if (ein__ex_size(ctx, s->body) > EIN__MAX_INLINE) return false;
+    if (ein__needs_rounded(ctx, p, z->self)) return false;
     const ein__expr *of = ein__copy_of(ctx, p);
     bool copy = of != NULL;
     // Halves as they are would be tensor cores'.

@@ -205,6 +205,35 @@ def counts(p):
                      f"select({behind}[m] > 3, 1, 0)"), out=True, m=rows)
 
 
+def whole(p):
+    """Sums, extrema and running sums of what rounding makes integers of, with more digits than
+    floats have; remainders of them, and what reads these at several places."""
+    type, rows = p.any("i32", "i32", "i64"), p.size(1, 2, 7, 33, 64, most=65)
+    long = p.any(5, 17, 48, 300, 4099)
+    order, shape = p.any(("m,n", (rows, long)), ("n,m", (long, rows)))
+    box, axis = dict(zip(order.split(","), shape)), order.split(",").index("n")
+    x = p.input(*shape)
+    scale = 2 ** (22 if long < 100 else 20 if long < 1000 else 16)
+    number = p.any("floor({0}*abs({1}))", "floor({0}*{1})", "ceil({0}*{1})", "{0}*{1}",
+                   "select(idx(n) < {2}, 1, -1)*floor({0}*abs({1}))").format(
+                       scale, f"{x}[{order}]", long // 2)
+    t = p.op(f"Cast({p.let(order, number, **box)}; to={type})", out=p.chance(0.25))
+    if p.chance(0.2):
+        along = p.op(f"CumSum({t}; axis={axis}, exclusive={p.any(0, 1)})", out=True)
+        t = along if p.chance(0.5) else t
+        if t == along and type == "i32":
+            return
+    red = p.any("ReduceSum", "ReduceSum", "ReduceSum", "ReduceMax", "ReduceMin")
+    s = p.op(f"{red}({t}; axes=[{axis}], keepdims=0)", out=p.chance(0.2))
+    if p.chance(0.6):
+        by = p.weight(1, type=type, between=(97, 97))
+        s = p.op(f"{p.any('Mod', 'Mod', 'Div')}({s}, {by})", out=p.chance(0.2))
+    f = p.op(f"Cast({s}; to=f32)", out=p.chance(0.2))
+    g = p.let("m", p.any("tanh(exp({0}*0.01)*erf({0}*0.1)-1)", "0.5*{0}",
+                         "sigmoid({0}*0.02)").format(f"max(min({f}[m], 99), -99)"), m=rows)
+    p.let("k,m", f"{g}[m] - {g}[(m+k)%{rows}]", out=True, k=p.any(1, 2, 3, 8), m=rows)
+
+
 def norms(p):
     """Norms over two of four dimensions, with gains by one and biases by another."""
     box = dict(n=p.size(1, 2, most=3), c=p.size(3, 4, 8), h=p.size(1, 4, 7), w=p.size(5, 8, 33))
@@ -253,5 +282,6 @@ def before(p):
           **dict(zip(names, shape)))
 
 
-KINDS = {"shared": shared, "layers": layers, "counts": counts, "norms": norms, "before": before}
+KINDS = {"shared": shared, "layers": layers, "counts": counts, "whole": whole, "norms": norms,
+         "before": before}
 TYPED = {"caches": caches}

@@ -167,6 +167,113 @@ def graph(p):
     p.let("m", f"sum(n) {real[-1]}[m,n]*{real[0]}[m,n]", out=True)
 
 
+ROOM = {"i8": 2 ** 7, "u8": 2 ** 8, "i32": 2 ** 31, "i64": 2 ** 53}  # i64: what f64 has, too
+
+
+class Numbers:
+    """Integers of several types, and below what they are by their amount: no sum wraps unless a
+    cast says so."""
+
+    def __init__(self, p):
+        self.p = p
+        self.values = []  # name, type, shape, bound
+        shape = [p.size(1, 2, 5, 16, most=65), p.size(4, 8, 31, most=129)]
+        scale = 2 ** p.any(3, 10, 22)
+        x = p.let("m,n", f"{p.any('floor', 'ceil')}({scale}*max(min({p.input(*shape)}[m,n], 8), "
+                  "-8))", m=shape[0], n=shape[1])
+        self.keep(p.op(f"Cast({x}; to={p.any('i32', 'i64')})"), "i32", shape, 8 * scale)
+        if p.lines[-1].endswith("i64)"):
+            self.values[-1][1] = "i64"
+        for type in (self.values[0][1], p.any("i32", "i64", "u8", "bool")):
+            self.keep(p.input(*shape, type=type), type, shape, 1)
+        type, most = self.values[0][1], p.any(9, 90000)
+        self.keep(p.weight(*shape, type=type, between=(-most, most)), type, shape, most)
+
+    def keep(self, name, type, shape, bound):
+        self.values.append([name, type, list(shape), bound])
+
+    def like(self, type, shape):
+        return self.p.any(*[v for v in self.values if v[1] == type and v[2] == shape])
+
+    def step(self):
+        """One more operator."""
+        p = self.p
+        x, type, shape, bound = p.any(*self.values[-5:])
+        if type in ("bool", "i8", "u8"):
+            to = p.any("i32", "i64")
+            return self.keep(p.op(f"Cast({x}; to={to})"), to, shape, max(bound, 1))
+        y, _, _, other = self.like(type, shape)
+        kind, axis = p.rng.randrange(12), p.rng.randrange(len(shape))
+        if kind < 3:
+            op, most = p.any(("Add", bound + other), ("Sub", bound + other), ("Mul", bound * other),
+                             ("Max", max(bound, other)), ("Min", max(bound, other)))
+            if most < ROOM[type]:
+                self.keep(p.op(f"{op}({x}, {y})"), type, shape, most)
+        elif kind == 3:
+            by = p.any(2, 3, 97, 1000)
+            w = p.weight(1, type=type, between=(by, by))
+            op, most = p.any(("Div", bound), ("Mod", by))
+            self.keep(p.op(f"{op}({x}, {w})"), type, shape, most)
+        elif kind == 4:
+            to = p.any("i32", "i64", "u8", "i8")
+            self.keep(p.op(f"Cast({x}; to={to})"), to, shape, min(bound, ROOM[to]))
+        elif kind == 5:
+            t = p.op(f"{p.any('Less', 'Greater', 'Equal', 'LessOrEqual')}({x}, {y})")
+            self.keep(t if p.chance(0.5) else p.op(f"Where({t}, {y}, {x})"),
+                      *((["bool", shape, 1]) if p.lines[-1].startswith(t + " ") else
+                        [type, shape, max(bound, other)]))
+        elif kind == 6:
+            perm = p.rng.sample(range(len(shape)), len(shape))
+            self.keep(p.op(f"Transpose({x}; perm={perm})"), type, [shape[i] for i in perm], bound)
+        elif kind == 7:
+            to = [n * (1 + (k == axis)) for k, n in enumerate(shape)]
+            if max(to) < 300:
+                self.keep(p.op(f"Concat({x}, {y}; axis={axis})"), type, to, max(bound, other))
+        elif kind < 10:
+            self.reduce(x, type, shape, bound, axis)
+        elif kind == 10 and bound * shape[axis] < ROOM[type]:
+            self.keep(p.op(f"CumSum({x}; axis={axis}, exclusive={p.any(0, 1)}, reverse="
+                           f"{p.any(0, 1)})"), type, shape, bound * shape[axis])
+        elif kind == 11:
+            self.keep(p.op(f"{p.any('Abs', 'Neg')}({x})"), type, shape, bound)
+
+    def reduce(self, x, type, shape, bound, axis):
+        p = self.p
+        to = [1 if k == axis else n for k, n in enumerate(shape)]
+        op, most = p.any(("ReduceSum", bound * shape[axis]), ("ReduceSum", bound * shape[axis]),
+                         ("ReduceMax", bound), ("ReduceMin", bound), ("ArgMax", shape[axis]))
+        if most >= ROOM[type]:
+            return
+        if op == "ArgMax":
+            y = p.op(f"ArgMax({x}; axis={axis}, keepdims=1, select_last_index={p.any(0, 1)})")
+            type = "i64" if type == "i64" else type
+            y = y if type == "i64" else p.op(f"Cast({y}; to={type})")
+        else:
+            y = p.op(f"{op}({x}; axes=[{axis}], keepdims=1)")
+        self.keep(y, type, to, most)
+        if p.chance(0.6) and most + bound < ROOM[type]:
+            self.keep(p.op(f"{p.any('Add', 'Sub')}({x}, {y})"), type, shape, most + bound)
+
+
+def numbers(p):
+    """Integers beyond what floats have digits for, by all operators that take them; what they come
+    to as floats, read at several places."""
+    made = Numbers(p)
+    given = len(made.values)
+    for _ in range(p.rng.randrange(4, 14)):
+        made.step()
+    for x, *_ in made.values[given:]:
+        p.out(x, 0.25)
+    x, type, shape, bound = made.values[-1]
+    f = p.op(f"Cast({x}; to=f32)")
+    m, n = shape
+    g = p.let("m,n", p.any("tanh({0})", "0.5*{0}", "exp(min({0}, 1))").format(
+        f"{2 / max(bound, 1):.3g}*{f}[m,n]"), m=m, n=n)
+    p.let("m,n", p.any(f"{g}[m,n] + {g}[(m+1)%{m},{p.odd('n', n)}]",
+                       f"{g}[m,n]*{g}[{p.odd('m', m)},n] + {f}[m,n]/{max(bound, 1)}"), out=True,
+          m=m, n=n)
+
+
 def cell(p):
     """Steps of a recurrent network: maps that finish one product's sums at several places."""
     b, h, gates = p.size(1, 2, 5, most=17), p.size(4, 5, 8, most=33), p.any(2, 3, 4)
@@ -185,5 +292,5 @@ def cell(p):
     p.out(state)
 
 
-KINDS = {"gather": gather, "cell": cell, "graph": graph}
+KINDS = {"gather": gather, "cell": cell, "graph": graph, "numbers": numbers}
 TYPED = {"typed": typed, "typed-attention": typed_attention, "integers": integers}

@@ -261,6 +261,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     // Bodies of values that are read several times each grow by powers: those are not even tried.
     if (ein__ex_size(ctx, s->body) > EIN__MAX_INLINE) return false;
+    if (ein__needs_rounded(ctx, p, z->self)) return false;
     const ein__expr *of = ein__copy_of(ctx, p);
     bool copy = of != NULL;
     // Halves as they are would be tensor cores'.
