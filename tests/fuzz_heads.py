@@ -71,13 +71,13 @@ def attention(p):
     score = masked(p, f"{scale}*{p.out(dot, 0.05)}[b,i,j]", b, l, s, lows=["-20"])
     score = p.usual(score, score, f"{score} + {p.weight(l)}[i]", f"{score} + 0.1*idx(i-j)",
                     f"tanh({score})", f"relu({score})")
-    bare = p.chance(0.15)
-    # Of weights that nothing makes 1 halves have room for some.
-    score = f"max({score}, -4)" if bare else score
+    bare, row = p.chance(0.15), p.usual("i", "i", p.odd("i", l))
+    # Of weights of which the largest is not 1 halves have room for some.
+    score = f"max(min({score}, 4), -4)" if bare or row != "i" else score
     x = p.let("b,i,j", score, **box) + "[b,i,j]" if p.chance(0.8) else f"({score})"
     every = p.usual(s, s, s, max(1, s - 1))
     top = None if bare else p.let("b,i", f"max(j) {x}", **dict(box, j=every))
-    most = f"{top}[b,{p.usual('i', 'i', p.odd('i', l))}]" if top else "2"
+    most = f"{top}[b,{row}]" if top else "2"
     weight = f"exp({p.usual('', '', '0.9*')}{x} - {most})"
     if p.chance(0.7):
         weight = p.let("b,i,j", weight, **box) + "[b,i,j]"
