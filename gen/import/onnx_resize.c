@@ -50,6 +50,9 @@ static double position(const resize *r, const resize_along *a, int64_t i) {
     if (!strcmp(r->coordinates, "pytorch_half_pixel") && out == 1) {
         return 0;
     }
+    if (!strcmp(r->coordinates, "tf_half_pixel_for_nn")) {
+        return (at + 0.5) / a->scale;
+    }
     double middle = (at + 0.5) / a->scale - 0.5;
     bool symmetric = !strcmp(r->coordinates, "half_pixel_symmetric");
     return symmetric ? in / 2 * (1 - out / (in * a->scale)) + middle : middle;
@@ -183,13 +186,17 @@ static ox_value *resize_axis(ox *o, ox_node *n, const resize *r, ox_value *x,
     return ox_end(o, "ReduceSum", ox_fresh(o, ox_base(o, n), ".sum"), x->dtype);
 }
 
+// In single precision, as runtimes and the shapes that exporters write have it.
+static int64_t scaled_size(int64_t in, double scale) {
+    float size = (float)in * (float)scale;
+    return size < (float)OX_MAX_DIM ? (int64_t)size : OX_MAX_DIM;
+}
+
 // How axis `axis` is resized; false: not at all.
 static bool take_along(ox *o, ox_node *n, const resize *r, const ox_value *x, int axis,
                        resize_along *a) {
-    double grown = (double)x->dims[axis] * r->scales[axis];
-    int64_t most = grown < OX_MAX_DIM ? (int64_t)grown : OX_MAX_DIM;
     *a = (resize_along){.axis = axis, .in = x->dims[axis], .narrow = 1};
-    a->out = r->sized ? r->sizes.v[axis] : most;
+    a->out = r->sized ? r->sizes.v[axis] : scaled_size(a->in, r->scales[axis]);
     if (a->out < 1 || a->out > OX_FOLD_LIMIT) {
         ox_die(o, n, "Resize to a size of %lld", (long long)a->out);
     }
@@ -373,15 +380,37 @@ static void take_region(ox *o, ox_node *n, resize *r) {
     r->outside = outside;
 }
 
+// Whether the language's Resize, to which a scale is the simplest fraction that rounds to it, makes
+// another size of `in`, or takes no such scale.
+static bool is_no_fraction(int64_t in, double scale) {
+    enum { LARGEST = 4096 };
+    for (int64_t den = 1; den <= LARGEST; den++) {
+        double num = floor(scale * (double)den + 0.5);
+        if (num > 0 && (float)(num / (double)den) == (float)scale) {
+            return floor((double)in * num / (double)den) != (double)scaled_size(in, scale);
+        }
+    }
+    return true;
+}
+
+static bool has_odd_scale(ox *o, ox_node *n, const resize *r) {
+    ox_value *x = ox_in(o, n, 0);
+    bool any = false;
+    if (r->sized) {
+        return false;
+    }
+    ox_need_sym(o, n, x);
+    for (int a = 0; a < r->n && r->n == x->rank; a++) {
+        any = any || (!x->sym[a] && is_no_fraction(x->dims[a], r->scales[a]));
+    }
+    return any;
+}
+
 static void put_resize(ox *o, ox_node *n, const resize *r) {
     static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    static const char *const coordinates[] = {"half_pixel",
-                                              "asymmetric",
-                                              "align_corners",
-                                              "pytorch_half_pixel",
-                                              "half_pixel_symmetric",
-                                              "tf_crop_and_resize",
-                                              NULL};
+    static const char *const coordinates[] = {
+        "half_pixel",           "asymmetric",           "align_corners",      "pytorch_half_pixel",
+        "half_pixel_symmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize", NULL};
     static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                             "ceil", NULL};
     check_word(o, n, "mode", r->mode, modes);
@@ -389,7 +418,8 @@ static void put_resize(ox *o, ox_node *n, const resize *r) {
     check_word(o, n, "nearest_mode", r->nearest, roundings);
     check_scales(o, n, r);
     if (!strcmp(r->mode, "cubic") || r->antialias || r->kept || r->cut ||
-        !strcmp(r->coordinates, "half_pixel_symmetric")) {
+        !strcmp(r->coordinates, "half_pixel_symmetric") ||
+        !strcmp(r->coordinates, "tf_half_pixel_for_nn") || has_odd_scale(o, n, r)) {
         resize_written(o, n, r);
         return;
     }

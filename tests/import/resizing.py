@@ -50,6 +50,20 @@ for mode in ("linear", "cubic", "nearest"):
     each("half_pixel_symmetric_" + mode, lambda m=mode: Case(resized(
         m, [1., 1., 1.3, .7], coordinate_transformation_mode="half_pixel_symmetric")))
 
+# Of opsets 11 and 12; TensorFlow's exporter writes it whatever the opset.
+for rounding in ("floor", "round_prefer_ceil"):
+    for name, numbers in (("up", [1., 1., 2., 1.5]), ("down", [1, 2, 4, 5]), ("by", [1, 2, 20, 7])):
+        each(f"nearest_of_tensorflow_{rounding}_{name}", lambda r=rounding, s=numbers: Case(resized(
+            "nearest", s, opset=17, coordinate_transformation_mode="tf_half_pixel_for_nn",
+            nearest_mode=r)))
+
+# A scale is a float, and so is its product with a size: of 7 / 10 that is 7, of 31 / 7 it is 30.
+for mode in ("linear", "cubic", "nearest"):
+    for old, new in ((10, 7), (7, 11), (7, 31)):
+        each(f"{mode}_by_rounded_scale_{old}_{new}", lambda m=mode, a=old, b=new: Case(
+            resized(m, [1., 1., b / a, 1.], dims=(1, 2, a, 3)), tolerance=1e-4))
+each("linear_by_no_fraction", lambda: Case(resized("linear", [1., 1., 1.70710678, 1.4142135])))
+
 
 @case
 def image_made_small():

@@ -247,6 +247,8 @@ def infer(node, tensors):
         return [(x.dtype, x.shape)]
     dtypes = [None if t is None else t.dtype for t in tensors]
     attrs = filled_attrs(op, attrs, shapes, len(node.outputs))
+    if op == "Resize" and len(attrs.get("scales", ())) == len(shapes[0]):
+        attrs["sizes"] = [resized(*pair) for pair in zip(shapes[0], attrs.pop("scales"))]
     try:
         model = model_of(op, attrs, dtypes, shapes, len(node.outputs))
         onnx.checker.check_node(model.graph.node[0], CONTEXT)
@@ -629,6 +631,21 @@ def resize_axis(x, axis, out, scale, attrs):
     raise EinError("Resize: mode '%s' is not supported" % kind)
 
 
+def simplest_fraction(scale):
+    """What rounds to the scale, as a float, and has the smallest denominator."""
+    scale = np.float32(scale)
+    for below in range(1, 4097):
+        above = math.floor(float(scale) * below + 0.5)
+        if above > 0 and np.float32(above / below) == scale:
+            return above, below
+    raise EinError("Resize: a scale is no ratio of integers")
+
+
+def resized(size, scale):
+    above, below = simplest_fraction(scale)
+    return size * above // below
+
+
 def resize(attrs, x):
     if ("scales" in attrs) == ("sizes" in attrs):
         raise EinError("Resize needs either scales or sizes")
@@ -638,8 +655,8 @@ def resize(attrs, x):
             out = attrs["sizes"][axis]
             scale = out / size
         else:
-            scale = float(np.float32(attrs["scales"][axis]))
-            out = math.floor(size * scale)
+            above, below = simplest_fraction(attrs["scales"][axis])
+            scale, out = above / below, resized(size, attrs["scales"][axis])
         if out != size or scale != 1:
             x = resize_axis(x, axis, out, scale, attrs)
     return x
