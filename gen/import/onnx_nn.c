@@ -123,21 +123,142 @@ static void take_kernel_of_weight(ox *o, ox_node *n, window *w, const ox_value *
     }
 }
 
+// ---- more axes than the language's operators have ----
+
+enum { MOST_AXES = 3 };
+
+// What a window leaves alone of a tensor of too many axes: those go to the images while the rest
+// is worked on. JAX has windows over all axes, of which most are 1.
+typedef struct {
+    int n, still[CLI_MAX_RANK];  // spatial axes that are not worked on
+    ox_value *whole;             // the tensor
+} aside;
+
+static bool stands_still(const window *w, int a) {
+    return w->kernel[a] == 1 && w->strides[a] == 1 && !w->pads[a] && !w->pads[a + w->n];
+}
+
+// Takes the axes out of the window; one is left in any case.
+static void take_aside(window *w, aside *by) {
+    window all = *w;
+    *by = (aside){0};
+    if (w->n <= MOST_AXES) {
+        return;
+    }
+    w->n = 0;
+    for (int a = 0; a < all.n; a++) {
+        if (stands_still(&all, a) && (w->n || a + 1 < all.n)) {
+            by->still[by->n++] = a;
+            continue;
+        }
+        w->kernel[w->n] = all.kernel[a];
+        w->strides[w->n] = all.strides[a];
+        w->dilations[w->n++] = all.dilations[a];
+    }
+    for (int a = 0, k = 0, s = 0; a < all.n; a++) {
+        if (s < by->n && by->still[s] == a) {
+            s++;
+            continue;
+        }
+        w->pads[k] = all.pads[a];
+        w->pads[k++ + w->n] = all.pads[a + all.n];
+    }
+}
+
+// Images and what stands aside first, then channels and the other axes: the order of the axes.
+static ox_list aside_order(ox *o, const aside *by, int rank) {
+    int64_t *perm = ox_alloc(o, CLI_MAX_RANK * sizeof *perm);
+    int to = 0;
+    perm[to++] = 0;
+    for (int i = 0; i < by->n; i++) {
+        perm[to++] = by->still[i] + 2;
+    }
+    for (int a = 1; a < rank; a++) {
+        bool still = false;
+        for (int i = 0; i < by->n; i++) {
+            still = still || by->still[i] + 2 == a;
+        }
+        if (!still) {
+            perm[to++] = a;
+        }
+    }
+    return (ox_list){rank, perm, NULL};
+}
+
+// [N,C,i..] as [N*i.., C, the other i..].
+static ox_value *set_aside(ox *o, ox_node *n, ox_value *x, aside *by) {
+    if (!by->n) {
+        return x;
+    }
+    ox_need_sym(o, n, x);
+    by->whole = x;
+    ox_list order = aside_order(o, by, x->rank);
+    int64_t shape[CLI_MAX_RANK] = {-1};
+    const char *sym[CLI_MAX_RANK] = {NULL};
+    for (int i = by->n + 1; i < x->rank; i++) {
+        shape[i - by->n] = x->dims[order.v[i]];
+        sym[i - by->n] = x->sym[order.v[i]];
+    }
+    x = ox_with_list(o, n, "Transpose", ".turned", x, "perm", order);
+    return ox_with_list(o, n, "Reshape", ".images", x, "shape",
+                        (ox_list){by->whole->rank - by->n, shape, sym});
+}
+
+// The result back among all axes, as output 0 of the node.
+static void bring_back(ox *o, ox_node *n, ox_value *y, const aside *by) {
+    const ox_value *x = by->whole;
+    ox_list order = aside_order(o, by, x->rank);
+    int64_t shape[CLI_MAX_RANK], back[CLI_MAX_RANK];
+    const char *sym[CLI_MAX_RANK];
+    ox_need_sym(o, n, y);
+    for (int i = 0; i < x->rank; i++) {
+        bool still = i <= by->n;
+        shape[i] = still ? x->dims[order.v[i]] : y->dims[i - by->n];
+        sym[i] = still ? x->sym[order.v[i]] : y->sym[i - by->n];
+        back[order.v[i]] = i;
+    }
+    y = ox_with_list(o, n, "Reshape", ".apart", y, "shape", (ox_list){x->rank, shape, sym});
+    ox_end_list(o, n, "Transpose", y, "perm", (ox_list){x->rank, back, NULL});
+}
+
+// The filter without the axes that stand aside.
+static ox_value *narrow_filter(ox *o, ox_node *n, ox_value *filter, const aside *by) {
+    int64_t axes[CLI_MAX_RANK];
+    for (int i = 0; i < by->n; i++) {
+        axes[i] = by->still[i] + 2;
+    }
+    return by->n ? ox_with_list(o, n, "Squeeze", ".filter", filter, "axes",
+                                (ox_list){by->n, axes, NULL})
+                 : filter;
+}
+
 static void convert_conv(ox *o, ox_node *n) {
-    ox_value *weight = ox_in(o, n, 1);
+    ox_value *weight = ox_in(o, n, 1), *x = ox_in(o, n, 0);
     window w = {0};
+    aside by;
     ox_need_shape(o, n, weight);
     take_window(o, n, &w, weight->rank);
     take_kernel_of_weight(o, n, &w, weight);
     resolve_auto_pad(o, n, &w);
+    if (w.n > MOST_AXES) {
+        input_of(o, n, &w);
+    }
+    take_aside(&w, &by);
     int64_t group = ox_int(o, n, "group", 1);
+    x = set_aside(o, n, x, &by);
+    weight = narrow_filter(o, n, weight, &by);
     ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
+    ox_arg(o, x);
     ox_arg(o, weight);
     ox_arg(o, ox_opt(o, n, 2));
     set_window(o, &w);
     if (group != 1) {
         ox_set_int(o, "group", group);
+    }
+    if (by.n) {
+        bring_back(o, n, ox_end(o, "Conv", ox_fresh(o, ox_first(o, n), ".of_images"), x->dtype),
+                   &by);
+        return;
     }
     ox_end_node(o, n, "Conv");
 }
@@ -356,12 +477,23 @@ static void convert_pool(ox *o, ox_node *n) {
     bool columns = ox_int(o, n, "storage_order", 0) != 0;
     bool places = !strcmp(n->op, "MaxPool") && ox_wants(n, 1);
     ox_value *x = ox_in(o, n, 0);
+    aside by = {0};
+    if (w.n > MOST_AXES && !places) {
+        input_of(o, n, &w);
+        take_aside(&w, &by);
+        x = set_aside(o, n, x, &by);
+    }
     set_pool(o, x, &w);
     if (ceiling) {
         ox_set_int(o, "ceil_mode", 1);
     }
     if (counted && !strcmp(n->op, "AveragePool")) {
         ox_set_int(o, "count_include_pad", 1);
+    }
+    if (by.n) {
+        bring_back(o, n, ox_end(o, n->op, ox_fresh(o, ox_first(o, n), ".of_images"), x->dtype),
+                   &by);
+        return;
     }
     const char *name = ox_wants(n, 0) || !places ? ox_first(o, n) : ox_fresh(o, n->out[1], ".max");
     ox_value *y = ox_end(o, n->op, name, x->dtype);
