@@ -107,6 +107,15 @@ static void convert_pow(ox *o, ox_node *n) {
     ox_end_binary(o, n, "Pow", base, exponent);
 }
 
+// TensorFlow's own, which its exporter leaves as they are, as those of an exact Gelu.
+static void convert_from_one(ox *o, ox_node *n) {
+    bool erfc = !strcmp(n->op, "Erfc");
+    ox_value *x = ox_in(o, n, 0);
+    ox_value *one = ox_number(o, n, ".one", x->dtype, 1);
+    ox_value *v = ox_unary(o, n, erfc ? "Erf" : "Exp", ".from_one", x);
+    ox_end_binary(o, n, "Sub", erfc ? one : v, erfc ? v : one);
+}
+
 // ---- activations ----
 
 // Attributes are always printed, so that no reader needs the defaults.
@@ -533,6 +542,8 @@ const ox_row ox_math_rows[] = {
     {"Floor", 1, 1, ox_plain},
     {"Ceil", 1, 1, ox_plain},
     {"Erf", 1, 1, ox_plain},
+    {"Erfc", 1, 1, convert_from_one},
+    {"Expm1", 1, 1, convert_from_one},
     {"Gelu", 1, 1, convert_gelu},
     {"BitShift", 2, 2, convert_shift},
     {"BitwiseAnd", 2, 2, convert_bits},

@@ -118,3 +118,15 @@ for exclusive in (0, 1):
             (2, 5, 3), 1, e, r))
 each("cum_prod_of_integers", lambda: cum_prod((4, 3), -1, dtype=np.int32))
 each("cum_prod_of_one", lambda: cum_prod((3, 1), 1, exclusive=1))
+
+
+# What TensorFlow's exporter leaves of its own operators.
+def left_over(op, written, *order):
+    nodes = [node(written, "x", "v"), node("Sub", order, "y")]
+    ones = [const("one", np.float32(1))]
+    return Case(model([node(op, "x", "y")], {"x": ["N", 7]}),
+                reference=model(nodes, {"x": ["N", 7]}, inits=ones))
+
+
+each("erfc_of_tensorflow", lambda: left_over("Erfc", "Erf", "one", "v"))
+each("expm1_of_tensorflow", lambda: left_over("Expm1", "Exp", "v", "one"))
