@@ -7,6 +7,7 @@
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
 //     math reduce ops pick scatter nn norm resize sample fourier attention quant rnn sequence flow
+//     ml
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -481,11 +482,13 @@ extern const ox_row ox_quant_rows[];
 extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_sequence_rows[];
 extern const ox_row ox_flow_rows[];
+extern const ox_row ox_ml_rows[];   // of domain ai.onnx.ml
 bool ox_has_graph(const char *op);  // among ox_flow_rows
 
 // ---- onnx_table.c ----
 bool ox_is_standard(const char *domain);  // ONNX's own
-const ox_row *ox_row_of(const char *op);
+bool ox_is_learning(const char *domain);  // its second one, ai.onnx.ml
+const ox_row *ox_row_of(const char *domain, const char *op);
 const char *ox_nearest(const char *op);  // NULL when nothing is near
 const char *ox_reason(const char *op);   // why one is not imported; NULL: no such operator is known
 

@@ -4,20 +4,28 @@
 // Operators of ONNX itself, in either spelling.
 bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
+bool ox_is_learning(const char *domain) { return !strcmp(domain, "ai.onnx.ml"); }
+
 static const ox_row *const tables[] = {
     ox_math_rows,      ox_reduce_rows, ox_shape_rows,  ox_pick_rows,     ox_scatter_rows,
     ox_nn_rows,        ox_norm_rows,   ox_resize_rows, ox_sample_rows,   ox_fourier_rows,
     ox_attention_rows, ox_quant_rows,  ox_rnn_rows,    ox_sequence_rows, ox_flow_rows};
 
-const ox_row *ox_row_of(const char *op) {
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (const ox_row *row = tables[t]; row->op; row++) {
-            if (!strcmp(row->op, op)) {
-                return row;
-            }
+static const ox_row *row_in(const ox_row *row, const char *op) {
+    for (; row->op; row++) {
+        if (!strcmp(row->op, op)) {
+            return row;
         }
     }
     return NULL;
+}
+
+const ox_row *ox_row_of(const char *domain, const char *op) {
+    const ox_row *row = ox_is_learning(domain) ? row_in(ox_ml_rows, op) : NULL;
+    for (size_t t = 0; !row && ox_is_standard(domain) && t < sizeof tables / sizeof *tables; t++) {
+        row = row_in(tables[t], op);
+    }
+    return row;
 }
 
 // Edit distance of two names, letter case apart.
@@ -74,6 +82,12 @@ static const struct {
      " Optional OptionalGetElement OptionalHasElement SequenceMap "},
     {"it works on text or files, not on numbers",
      " ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer "},
+    {"it walks trees, which are no algebra of tensors",
+     " TreeEnsemble TreeEnsembleClassifier TreeEnsembleRegressor "},
+    {"it works on maps and labels, not on tensors; take what stands in front of it (skl2onnx: "
+     "zipmap=False)",
+     " CastMap CategoryMapper DictVectorizer LabelEncoder ZipMap "},
+    {"votes of pairs of classes are not counted", " SVMClassifier "},
     {"it belongs to training", " NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss "},
     {"products of 8-bit integers are not computed exactly; export the model without quantisation, "
      "or "

@@ -208,7 +208,7 @@ static void resolve_attributes(ox *o, ox_node *n) {
 }
 
 static void refuse_operator(ox *o, ox_node *n, const char *reason) {
-    bool own = ox_is_standard(n->domain);
+    bool own = ox_is_standard(n->domain) || ox_is_learning(n->domain);
     const char *why = own ? ox_reason(n->op)
                           : "only ONNX's own operators are read; export without a "
                             "runtime's optimizations";
@@ -232,7 +232,7 @@ static void check_attributes(ox *o, ox_node *n) {
 }
 
 static void convert_operator(ox *o, ox_node *n) {
-    const ox_row *row = ox_is_standard(n->domain) ? ox_row_of(n->op) : NULL;
+    const ox_row *row = ox_row_of(n->domain, n->op);
     bool folds = ox_is_standard(n->domain) && ox_folds(n->op);
     if (!row && !folds) {
         refuse_operator(o, n, NULL);

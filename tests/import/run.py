@@ -18,6 +18,7 @@ import cases
 import compare
 import hostile
 import flow  # noqa: F401
+import learned  # noqa: F401
 import networks  # noqa: F401 - its cases are among those of `cases`
 import constants  # noqa: F401
 import places  # noqa: F401
