@@ -65,16 +65,20 @@ static const ein__foreign ein__foreign_op[] = {
     {" silu swish ", "y[i] = x[i] * sigmoid(x[i])"},
     {" rsqrt ", "y[i] = rsqrt(x[i])"},
     {" square sqr ", "y[i] = square(x[i])"},
-    {" affinegrid attention bitshift bitwiseand bitwisenot bitwiseor bitwisexor castlike "
-     "centercroppad col2im concatfromsequence constantofshape cumprod deformconv "
-     "dequantizelinear det dft gathernd globallppool gridsample gru if isinf loop lppool lrn "
-     "lstm maxunpool meanvariancenormalization melweightmatrix onehot quantizelinear "
-     "reversesequence rmsnormalization rnn roialign rotaryembedding scan scatter scatterelements "
-     "scatternd sequenceat sequenceconstruct sequenceempty sequenceerase sequenceinsert "
-     "sequencelength shrink splittosequence stft swiglu tensorscatter ",
+    {" affinegrid arrayfeatureextractor attention binarizer bitshift bitwiseand bitwisenot "
+     "bitwiseor bitwisexor castlike centercroppad col2im concatfromsequence constantofshape "
+     "cumprod deformconv "
+     "dequantizelinear det dft erfc expm1 featurevectorizer gathernd globallppool gridsample gru "
+     "if imputer isinf linearclassifier linearregressor loop lppool lrn lstm maxunpool "
+     "meanvariancenormalization melweightmatrix normalizer onehot onehotencoder quantizelinear "
+     "reversesequence rmsnormalization rnn roialign rotaryembedding scaler scan scatter "
+     "scatterelements scatternd sequenceat sequenceconstruct sequenceempty sequenceerase "
+     "sequenceinsert "
+     "sequencelength shrink splittosequence stft svmregressor swiglu "
+     "tensorscatter ",
      EIN__IMPORTED},
-    {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfc "
-     "erfinv exp2 expm1 flip glu ldexp log10 log1p log2 logit logsigmoid maxout nand ne nor "
+    {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfinv "
+     "exp2 flip glu ldexp log10 log1p log2 logit logsigmoid maxout nand ne nor "
      "reduceall reduceany reducestd reducevar rrelu sec "
      "sech shape sinc size softmin sort xnor ",
      ""},

@@ -80,7 +80,7 @@ each("antialias_nearest", lambda: Case(resized("nearest", [1., 1., .5, .5], anti
                                        text="Resize with antialias and mode 'nearest'"))
 each("antialias_of_too_much", lambda: Case(
     resized("linear", [1., 1., 1e-6, 1.], dims=(1, 1, 3000000, 1), antialias=1, opset=18), code=4,
-    text="Resize from 3000000 to 2 pixels with too many weights"))
+    text="Resize from 3000000 to 3 pixels with too many weights"))
 each("linear_without_outside", lambda: Case(
     resized("linear", [1., 1., 2., 2.], exclude_outside=1), code=4,
     text="Resize with exclude_outside in a mode that is not cubic"))
