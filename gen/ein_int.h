@@ -537,6 +537,7 @@ typedef struct ein__planning {
 typedef struct ein__derived {
     ein__val *root;  // by output of the model
     int64_t ps;
+    uint64_t uses;  // by ein__rule_id: of those that may be left out
 } ein__derived;
 
 typedef struct ein__plan {
@@ -679,6 +680,7 @@ struct ein_ctx {
     bool typed;               // values have the types they are stored in (storage.c)
     int64_t least_ps;         // what the cheapest plan so far costs; 0: there is none
     int64_t tried_ps;         // what the last one costs
+    uint64_t tried_uses;      // and its ein__derived.uses
     ein__derived *tried;      // derived programs that were planned in one way; stb_ds array
     ptrdiff_t values_before;  // the first plan was made
     bool many;                // plans take so long to make that few are looked at ...

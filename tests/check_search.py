@@ -175,7 +175,7 @@ def main():
         check("%s: %.1f ms for the command" % (name, command), command < 14)
         if shutil.which("valgrind"):
             count = instructions(path)
-            check("%s: %d instructions" % (name, count), count < 42e6)
+            check("%s: %d instructions" % (name, count), count < 48e6)
     for name, states, call in WITHIN:
         path = os.path.join(ROOT, "models", "cases", name + ".ein")
         budget = ["--states", str(states)]

@@ -88,6 +88,26 @@ u = Conv(t, k; pads=1)
 y = Relu(u)
 """
 
+# A decoder's step: what is enlarged by a transposed convolution lies beside what the encoder had.
+JOINED = """ein 1
+model joined
+input x: f32[%(n)d,%(c)d,%(h)d,%(w)d]
+input z: f32[%(n)d,%(f)d,2*%(h)d,2*%(w)d]
+weight a: f32[%(c)d,%(f)d,3,3] = randn(std=0.05)
+weight b: f32[%(f)d,2*%(f)d,3,3] = randn(std=0.05)
+weight d: f32[%(c)d,%(c)d,3,3] = randn(std=0.05)
+weight e: f32[%(f)d,%(f)d,3,3] = randn(std=0.05)
+output y
+p = Conv(x, d; pads=1)
+r = Relu(p)
+u = ConvTranspose(r, a; strides=2, pads=[0,0,1,1])
+q = Conv(z, e; pads=1)
+s = %(op)s(q)
+t = Concat(%(order)s; axis=1)
+v = Conv(t, b; pads=1)
+y = Relu(v)
+"""
+
 # Of what a layer makes of all tokens some are read.
 TOKENS = """ein 1
 model tokens
@@ -279,6 +299,21 @@ def check_fewer_terms(checks, folder):
     checks.check("pooled, with a border", not why, why)
 
 
+# A rule whose forms look cheap, and are not once tensors have their orders, does not keep others
+# from the plan.
+def check_dear_rule(checks, folder):
+    for sizes in (dict(n=4, c=64, f=32, h=128, w=128, op="Relu", order="u, s"),
+                  dict(n=2, c=96, f=40, h=160, w=112, op="Tanh", order="s, u")):
+        name, text = "joined %s" % sorted(sizes.items()), JOINED % sizes
+        ps, why = took(folder, text, "--math", "fp16", "--libs", "none")
+        for rule in ("split", "phases", "split,phases"):
+            without, too = took(folder, text, "--math", "fp16", "--libs", "none",
+                                "--rules=-" + rule)
+            checks.check("%s, without %s" % (name, rule),
+                         not why and not too and ps < 1.03 * without,
+                         "%s, without %s: %s %s" % (ps, rule, without, why or too))
+
+
 def gated(folder, text, *options):
     """Whether the plan, which is proved, has a gate's product as two."""
     why = run(folder, text, *options)[2]
@@ -312,6 +347,7 @@ def main():
         check_steps(checks, folder)
         check_padded(checks, folder)
         check_fewer_terms(checks, folder)
+        check_dear_rule(checks, folder)
         check_gates(checks, folder)
     return checks.finish()
 

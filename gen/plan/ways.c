@@ -62,6 +62,27 @@ static ptrdiff_t ein__tried_at(ein_ctx *ctx, const ein__val *root, int nroot) {
     return n;
 }
 
+// Whether a step of the plan was derived by rule `r`.
+static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < ctx->plan.step[i].nval; k++) {
+            const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
+            if (why && strstr(why, ein__rules[r].what)) return true;
+        }
+    return false;
+}
+
+static const ein__rule_id ein__left_out[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
+enum { EIN__LEFT_OUT = sizeof ein__left_out / sizeof *ein__left_out };
+
+// Those of the rules that may be left out by which steps of the plan were derived.
+static uint64_t ein__used_rules(const ein_ctx *ctx) {
+    uint64_t uses = 0;
+    for (int i = 0; i < EIN__LEFT_OUT; i++)
+        if (ein__plan_uses(ctx, ein__left_out[i])) uses |= (uint64_t)1 << ein__left_out[i];
+    return uses;
+}
+
 // Plans the derived program under `root`, unless that has been; kept when it is the cheapest so
 // far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
@@ -72,6 +93,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ptrdiff_t at = ein__tried_at(ctx, root, nroot);
     if (at < known) {
         ctx->tried_ps = ctx->tried[at].ps;
+        ctx->tried_uses = ctx->tried[at].uses;
         return !ctx->status;
     }
     ein__plan best = ctx->plan;
@@ -79,6 +101,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     bool ok = ein__build_halves(ctx, root, nroot);
     ctx->typed = false;
     ctx->tried_ps = ctx->tried[at].ps = ein__plan_cost(&ctx->plan);
+    ctx->tried_uses = ctx->tried[at].uses = ein__used_rules(ctx);
     ctx->plan.way = (ein__planning){ctx->approach, merging, ctx->online, ctx->channels_last};
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -118,22 +141,12 @@ static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Whether a step of the plan was derived by rule `r`.
-static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
-        for (int k = 0; k < ctx->plan.step[i].nval; k++) {
-            const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
-            if (why && strstr(why, ein__rules[r].what)) return true;
-        }
-    return false;
-}
-
-// The same derived without rule `r`: its forms are priced with their tensors in the orders that
+// The same derived without some rules: their forms are priced with their tensors in the orders that
 // suit them, which layouts may give to others.
-static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
+static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, uint64_t rules) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->approach.without = (uint64_t)1 << r;
+    ctx->approach.without = rules;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
@@ -142,16 +155,11 @@ static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein_
     return ok;
 }
 
-static const ein__rule_id ein__left_out[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
-enum { EIN__LEFT_OUT = sizeof ein__left_out / sizeof *ein__left_out };
-
 // Plans the program under `root` as ctx->lead says; merged where there is something to merge.
 static bool ein__try_led(ein_ctx *ctx, const ein__val *root, int nroot) {
     const ein__planning *lead = &ctx->lead;
     ptrdiff_t known = arrlen(ctx->tried);
-    for (int i = 0; i < EIN__LEFT_OUT; i++)
-        if (lead->approach.without >> ein__left_out[i] & 1)
-            return ein__try_without(ctx, root, nroot, ein__left_out[i]);
+    if (lead->approach.without) return ein__try_without(ctx, root, nroot, lead->approach.without);
     if (lead->approach.rereading) return ein__try_rereading(ctx, root, nroot);
     if (lead->merging && !ein__try_merged(ctx, root, nroot)) return false;
     if (arrlen(ctx->tried) > known) return true;
@@ -168,13 +176,15 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     memcpy(derived, root, (size_t)nroot * sizeof *root);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     int64_t tried = ctx->tried_ps;
+    uint64_t uses = ctx->tried_uses;
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
     if (!ein__is_worth_it(ctx, tried)) return ok;
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    for (int i = 0; i < EIN__LEFT_OUT && ok; i++)
-        if (ein__plan_uses(ctx, ein__left_out[i]))
-            ok = ein__try_without(ctx, root, nroot, ein__left_out[i]);
+    // Of a plan that is not taken it may be the one rule that makes it dear.
+    uses |= ein__used_rules(ctx);
+    for (uint64_t rules = uses & -uses; ok && rules; rules = (rules - uses) & uses)
+        ok = ein__try_without(ctx, root, nroot, rules);
     return ok;
 }
 
