@@ -67,6 +67,13 @@ static ox_value *result(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *
     return v;
 }
 
+// A state before the first round, which may be a sequence.
+static ox_value *begun(ox *o, ox_node *n, int input) {
+    ox_value *v = n->in[input];
+    ox_check_lost(o, n, v);
+    return v && v->sequence ? v : ox_in(o, n, input);
+}
+
 // A scalar that must be known.
 static int64_t known_number(ox *o, ox_node *n, ox_value *v, const char *what) {
     const ox_const *c = ox_known(o, v);
@@ -150,6 +157,11 @@ static void bind_stacked(ox *o, ox_node *n, const rounds *r, int k) {
     if (!r->count) {
         ox_unsupported(o, n, "operator '%s' of no rounds, whose output %d is empty", n->op, output);
     }
+    for (int i = 0; i < r->count; i++) {
+        if (r->outs[i][k]->sequence) {
+            ox_unsupported(o, n, "operator '%s' that stacks sequences", n->op);
+        }
+    }
     ox_value **parts = ox_alloc(o, (size_t)r->count * sizeof(ox_value *));
     ox_need_shape(o, n, r->outs[0][k]);
     int64_t axis = r->axes ? ox_axis(o, n, r->axes[k], r->outs[0][k]->rank + 1) : 0;
@@ -189,7 +201,7 @@ static void convert_loop(ox *o, ox_node *n) {
         refuse_rounds(o, n, count);
     }
     for (int i = 0; i < r.states; i++) {
-        r.state[i] = ox_in(o, n, i + 2);
+        r.state[i] = begun(o, n, i + 2);
     }
     while (on && r.count < count) {
         if (r.count == MAX_ROUNDS) {

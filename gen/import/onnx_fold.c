@@ -424,7 +424,7 @@ static bool fold_reduce(ox *o, ox_node *n, ox_scalar op) {
     int64_t dims[CLI_MAX_RANK], kept[CLI_MAX_RANK], strides[CLI_MAX_RANK], step = 1;
     int rank = 0;
     bool floats = ox_is_float(c->dtype);
-    if ((floats && op != OX_MUL) || !ox_fold_fits(o, c->rank, c->dims) || !c->count) {
+    if ((floats && op == OX_ADD) || !ox_fold_fits(o, c->rank, c->dims) || !c->count) {
         return false;
     }
     reduced_axes(o, n, c->rank, mask);
@@ -445,7 +445,8 @@ static bool fold_reduce(ox *o, ox_node *n, ox_scalar op) {
         const char *x = begun[at] ? ox_sym(r, at) : NULL, *y = ox_sym(c, i);
         int64_t before = begun[at] ? ox_geti(r, at) : op == OX_MUL;
         if (floats) {
-            ox_setf(r, at, begun[at] ? ox_getf(r, at) * ox_getf(c, i) : ox_getf(c, i));
+            double value = ox_getf(c, i);
+            ox_setf(r, at, begun[at] ? ox_compute_float(op, ox_getf(r, at), value) : value);
         } else {
             int64_t value = ox_geti(c, i);
             ox_seti(r, at, begun[at] ? ox_compute_int(o, n, op, before, value) : value);

@@ -1,7 +1,7 @@
 """Cases of constants: masks that become expressions, sizes that are computed at import time."""
 import numpy as np
 
-from cases import I64, Case, case, const, ints, model, node, value
+from cases import F, I64, Case, case, const, ints, model, node, value
 
 
 @case
@@ -236,3 +236,16 @@ def size_named_as_another_becomes():
     given = {"x": value("x", ["a b", 4]), "z": value("z", ["a_b", 4])}
     return Case(model([node("Concat", "x z", axis=0)], given), dims={"a_b": 4, "a_b_": 1},
                 args=["--dim", "a b=2", "--dim", "a_b=3"], text="dim a_b = 2, a_b_ = 3\n")
+
+
+@case
+def sizes_through_floats():
+    """As torch writes padding to a multiple of 4: sizes as floats, and the largest of them."""
+    nodes = [node("Shape", "x", "s"), node("Cast", "s", "f", to=F),
+             node("ReduceMax", "f", "most", keepdims=0), node("ReduceMin", "f", "least", axes=[0]),
+             node("Div", "most four", "q"), node("Ceil", "q", "c"), node("Mul", "c four", "up"),
+             node("Sub", "up f", "g"), node("Mul", "least nought", "z"),
+             node("Cast", "g", "more", to=I64), node("Concat", "none more", "pads", axis=0),
+             node("Pad", "x pads", "p"), node("Add", "p z", "y")]
+    inits = [const("four", np.float32(4)), const("nought", np.float32(0.5)), ints("none", 0, 0)]
+    return Case(model(nodes, {"x": [5, 6]}, "y", inits, 13), text="pads=[0,0,3,2]")

@@ -63,6 +63,14 @@ def body(nodes, outputs="on_out s_out y_out", inits=()):
 ON = node("Identity", "on", "on_out")
 
 
+def sequence(name):
+    return helper.make_tensor_sequence_value_info(name, F, None)
+
+
+def branch(op, inputs):
+    return helper.make_graph([node(op, inputs, "r")], "body", [], [sequence("r")])
+
+
 @case
 def loop_of_a_recurrence():
     step = body([ON, node("MatMul", "s w", "p"), node("Tanh", "p", "s_out"),
@@ -99,6 +107,36 @@ def loop_with_a_branch():
                   else_branch=graph([node("Sub", "s w", "r")]))
     step = body([ON, node("Equal", "i zero", "first"), choice], "on_out s_out")
     return Case(loop(step, outs="y", inits=[const("zero", np.int64(0)), weight("w", 4)]))
+
+
+@case
+def loop_of_a_sequence():
+    """As torch writes tensor_split: every round puts a slice into a sequence, which an If reads."""
+    g = helper.make_graph(
+        [ON, node("Gather", "cuts i", "from", axis=0), node("Add", "i one", "next"),
+         node("Gather", "cuts next", "to", axis=0), node("Slice", "x from to zero", "part"),
+         node("SequenceInsert", "seq part", "seq_out")], "body",
+        [helper.make_tensor_value_info("i", I64, [1]),
+         helper.make_tensor_value_info("on", BOOL, []), sequence("seq")],
+        [helper.make_tensor_value_info("on_out", BOOL, []), sequence("seq_out")])
+    nodes = [node("SequenceEmpty", "", "none"), node("Loop", "n yes none", "parts", body=g),
+             node("If", "yes", "all", then_branch=branch("SequenceInsert", "parts x"),
+                  else_branch=branch("Identity", "parts")),
+             node("ConcatFromSequence", "all", "y", axis=0),
+             node("SequenceAt", "parts one", "z")]
+    return Case(model(nodes, {"x": [5, 2]}, "y z", [
+        ints("n", 2), ints("cuts", 0, 2, 5), ints("one", 1), ints("zero", 0),
+        const("yes", True)], opset=17))
+
+
+@case
+def loop_that_stacks_sequences():
+    g = helper.make_graph([ON, node("Exp", "s", "s_out"), node("SequenceConstruct", "s", "q")],
+                          "body", [helper.make_tensor_value_info(*i) for i in (
+                              ("i", I64, []), ("on", BOOL, []), ("s", F, [2, 4]))],
+                          [helper.make_tensor_value_info("on_out", BOOL, []),
+                           helper.make_tensor_value_info("s_out", F, None), sequence("q")])
+    return Case(loop(g), code=4, text="operator 'Loop' that stacks sequences")
 
 
 @case
