@@ -229,12 +229,16 @@ static ox_value *reduced(ox *o, ox_node *n, const char *op, ox_value *x, int64_t
     return ox_end(o, op, ox_fresh(o, ox_base(o, n), ".found"), x->dtype);
 }
 
+static bool is_combined(cli_dtype type) {
+    return ox_is_float(type) || type == CLI_I64 || type == CLI_I32;
+}
+
 static ox_value *store_computed(ox *o, ox_node *n, const stores *s) {
     const way *w = take_way(o, n);
     int rank = s->x->rank;
     int64_t size = s->x->dims[s->axis], count = s->u->dims[s->axis];
     if (rank + 1 > CLI_MAX_RANK || size > MAX_PAIRS / count || count > MAX_PAIRS ||
-        (w->op && !ox_is_float(s->x->dtype))) {
+        (w->op && !is_combined(s->x->dtype))) {
         ox_unsupported(
             o, n, "operator '%s' whose places and updates are too many to compare, or of this type",
             n->op);
@@ -243,7 +247,11 @@ static ox_value *store_computed(ox *o, ox_node *n, const stores *s) {
     ox_value *is = ox_truth(o, n, "Equal", ".is", at, ox_places(o, n, rank + 1, s->axis, size));
     if (w->op) {
         ox_value *u = ox_with_int(o, n, "Unsqueeze", ".updates", s->u, "axes", s->axis);
-        ox_value *none = ox_number(o, n, ".none", u->dtype, w->none);
+        // No integer is less, or more, than all others: where there is no update stands what is.
+        bool none_is_there = isinf(w->none) && !ox_is_float(u->dtype);
+        ox_value *none = none_is_there
+                             ? ox_with_int(o, n, "Unsqueeze", ".there", s->x, "axes", s->axis + 1)
+                             : ox_number(o, n, ".none", u->dtype, w->none);
         u = reduced(o, n, w->several, ox_where(o, n, ".stored", is, u, none), s->axis + 1);
         return ox_binary(o, n, w->op, ".combined", s->x, u);
     }

@@ -176,6 +176,12 @@ each("scatter_nd_repeated_of_integers", lambda: Case(typed(model(
     [node("ScatterND", "x at u", reduction="add")],
     {"x": value("x", [4], I64), "u": value("u", [3], I64)}, "y",
     [const("at", np.int64([[2], [2], [0]]))], opset=18), y=I64)))
+for way in ("add", "mul", "max", "min"):
+    each(f"scatter_elements_computed_integers_{way}", lambda w=way: Case(typed(model(
+        [node("ScatterElements", "x at u", "y", reduction=w)],
+        {"x": value("x", [4], I64), "at": value("at", [3], I64), "u": value("u", [3], I64)},
+        "y", opset=18), y=I64), inputs={"x": np.int64([3, -5, 0, 7]), "at": np.int64([2, 0, 2]),
+                                        "u": np.int64([4, 9, -3])}))
 each("scatter_nd_too_often", lambda: Case(
     scatter("ScatterND", [[1]] * 20000, [20000], [20000], reduction="add"), code=4,
     text="too many updates of one place"))
