@@ -87,6 +87,8 @@ typedef struct ox_value {
     int64_t dims[CLI_MAX_RANK];
     const char *sym[CLI_MAX_RANK];
     bool has_sym;
+    bool bent;    // an axis depends on sizes in a way that `sym` does not say
+    bool needed;  // by the value that ox_text is about
 } ox_value;
 
 // An operator, or an equation: then `op` is NULL and `attrs` is all that stands behind the result's
@@ -96,7 +98,7 @@ struct ox_stmt {
     ox_value **outs;  // arr
     ox_value **args;  // arr; NULL is an omitted input
     const char *attrs;
-    bool live;
+    bool live, needed;
 };
 
 typedef struct {
@@ -212,6 +214,7 @@ struct ox {
     const char **ends;  // arr; tensors that are taken for outputs; none: the model's own
     cli_shape_fn shape_of;
     void *user;
+    bool quiet;  // a shape that cannot be told is no error: other sizes are tried
     // model
     Onnx__ModelProto *model;
     ox_function *functions;  // arr

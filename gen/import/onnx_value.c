@@ -253,7 +253,7 @@ static bool ask(ox *o, ox_value *v, int probed, int64_t value, int *rank, int64_
     }
     char *text = ox_text(o, v, probed, value);
     arrput(text, 0);
-    bool good = o->shape_of(o->user, text, v->name, probed >= 0, dims, rank);
+    bool good = o->shape_of(o->user, text, v->name, probed >= 0 || o->quiet, dims, rank);
     arrfree(text);
     return good && *rank >= 0 && *rank <= CLI_MAX_RANK;
 }
@@ -290,6 +290,7 @@ static void probe(ox *o, ox_value *v, int dim, bool *moved) {
     for (int i = 0; i < 3; i++) {
         int rank = 0;
         if (!ask(o, v, dim, at + steps[i], &rank, seen[i]) || rank != v->rank) {
+            v->bent = true;
             return;
         }
     }
@@ -302,7 +303,7 @@ static void probe(ox *o, ox_value *v, int dim, bool *moved) {
             continue;
         }
         if (!line || moved[a]) {
-            moved[a] = true;
+            moved[a] = v->bent = true;
             v->sym[a] = NULL;
             continue;
         }
@@ -320,10 +321,10 @@ void ox_need_sym(ox *o, ox_node *n, ox_value *v) {
         return;
     }
     bool moved[CLI_MAX_RANK] = {false};
-    v->has_sym = true;
     for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
         if (o->dims[i].batch && !o->dims[i].fixed) {
             probe(o, v, (int)i, moved);
         }
     }
+    v->has_sym = true;
 }

@@ -1,7 +1,7 @@
 """Cases of constants: masks that become expressions, sizes that are computed at import time."""
 import numpy as np
 
-from cases import F, I64, Case, case, const, ints, model, node, value
+from cases import F, I64, Case, case, const, ints, model, node, value, weight
 
 
 @case
@@ -249,3 +249,35 @@ def sizes_through_floats():
              node("Pad", "x pads", "p"), node("Add", "p z", "y")]
     inits = [const("four", np.float32(4)), const("nought", np.float32(0.5)), ints("none", 0, 0)]
     return Case(model(nodes, {"x": [5, 6]}, "y", inits, 13), text="pads=[0,0,3,2]")
+
+
+@case
+def shapes_of_a_long_chain():
+    """Every shape is asked for, for several sizes: each question is about what is near alone."""
+    nodes, last = [], "x"
+    for i in range(1200):
+        nodes += [node("Conv", f"{last} w", f"c{i}", pads=[1, 1]), node("Shape", f"c{i}", f"s{i}"),
+                  node("Reshape", f"c{i} flat", f"f{i}"), node("Softmax", f"f{i}", f"m{i}", axis=1),
+                  node("Reshape", f"m{i} s{i}", f"r{i}")]
+        last = f"r{i}"
+    nodes.append(node("Relu", last, "y"))
+    return Case(model(nodes, {"x": value("x", ["N", 1, "L"])}, "y",
+                      [weight("w", 1, 1, 3), ints("flat", 0, -1)], 13),
+                args=["--dim", "N=2", "--dim", "L=4"], text="r0 = Reshape(m0; shape=[N,1,4])",
+                compare=False)
+
+
+@case
+def sizes_that_do_not_fit_are_tried_quietly():
+    """Halves of a skip connection agree for even sizes alone: odd ones were tried, and are no fault
+    of the model."""
+    nodes = [node("Conv", "x w", "a", strides=[2], pads=[1, 1]), node("Shape", "a", "s"),
+             node("Resize", "a _ twice", "b", mode="nearest"),
+             node("Concat", "x b", "c", axis=1), node("Shape", "c", "t"),
+             node("Gather", "t two", "l"), node("Concat", "n ch l", "to", axis=0),
+             node("Reshape", "c to", "y")]
+    return Case(model(nodes, {"x": value("x", [1, 1, "L"])}, "y",
+                      [weight("w", 1, 1, 3), const("twice", np.float32([1, 1, 2])), ints("two", 2),
+                       ints("n", 1), ints("ch", 2)], 13), args=["--dim", "L=6"],
+                said="note: the model is imported for L=6 alone, as tensors are made for it: "
+                     "import it again for another size")
