@@ -263,6 +263,23 @@ y[n,f,i,j] = sum(c,r,s) %s * k[f,c,r,s] * %s where n in 0:1, i in 0:28, j in 0:2
 """
 TAPS = "x[n,c,i+r-1,j+s-1]"
 
+# Products with what places alone, or they and weights, make.
+PLACED = """ein 1
+model placed
+input x: f32[16,64,256]
+weight g: f32[64] = randn()
+output y
+y[b,c,k] = sum(l) %s * x[b,c,l] where k in 0:256
+"""
+COSINES = """ein 1
+model cosines
+input x: f32[16,512,512]
+output y
+y[b,i,j,u,v] = sum(p,q) 0.25 * x[b,i*8+p,j*8+q] * cos((2*idx(p)+1)*idx(u)*0.19634954)
+    * cos((2*idx(q)+1)*idx(v)*0.19634954)
+    where i in 0:64, j in 0:64, u in 0:8, v in 0:8, p in 0:8, q in 0:8
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -394,6 +411,11 @@ CASES = [
      lambda p: p.call("y").startswith("k_product")),
     ("taps of what is computed", MASKED % ("tanh(%s)" % TAPS, "[2*r+s > 1]"), 0,
      lambda p: p.call("y").startswith("k_product")),
+    ("waves", PLACED % "cos(6.2831853*idx(k)*idx(l)/256)", 0,
+     lambda p: p.call("y").startswith("k_product")),
+    ("decays below a diagonal", PLACED % "[l <= k] * pow(abs(g[c]), idx(k-l))", 0,
+     lambda p: p.call("y").startswith("k_product")),
+    ("cosines in blocks", COSINES, 0, lambda p: p.call("y").startswith("k_basis")),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -4,26 +4,32 @@
 // of once for every element of the other factor's. Of three factors and more two are summed first
 // where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
 // sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
-// factor that has its iterators, and one of taps to the filter.
+// factor that has its iterators, and one of taps to the filter. A factor of places alone, as
+// cos(i*j), is a table, made at load.
 
-enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
+enum {
+    EIN__FACTORS = 8,             // of a product
+    EIN__FACTOR_REUSE = 8,        // readings of an element, at least
+    EIN__FACTOR_TABLE = 1 << 24,  // elements of what places make of weights or of nothing
+};
 
 typedef struct ein__computed {
     ein__ex ex, den;  // the factor; what it is one over, or none
     uint32_t uses;
-    bool weight_only, guarded;
+    bool weight_only, guarded, placed;  // `placed`: a function of places, too
 } ein__computed;
 
-// Whether `ex` is a function of what it reads alone, and reads something.
-static bool ein__reads_alone(ein_ctx *ctx, ein__ex ex, bool *reads) {
+// Whether `ex` is a function of what it reads and, then `f` is so, of places.
+static bool ein__list_reads(ein_ctx *ctx, ein__ex ex, ein__computed *f) {
     const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_IDX || e->op == EIN__X_WHEN) return false;
-    if (e->op == EIN__X_READ) {
-        *reads = true;
-        return !ein__is_table(ctx, (ein__val){e->val}) && ein__is_real(ctx, (ein__val){e->val});
+    if (e->op == EIN__X_IDX || e->op == EIN__X_WHEN) {
+        if (ein__ix_get(ctx, e->ix[0])->q != 1 || ein__ix_has_gather(ctx, e->ix[0])) return false;
+        f->placed = true;
     }
+    if (e->op == EIN__X_READ)
+        return !ein__is_table(ctx, (ein__val){e->val}) && ein__is_real(ctx, (ein__val){e->val});
     for (uint32_t i = 0; i < e->nkid; i++)
-        if (!ein__reads_alone(ctx, e->kid[i], reads)) return false;
+        if (!ein__list_reads(ctx, e->kid[i], f)) return false;
     return true;
 }
 
@@ -33,7 +39,7 @@ static bool ein__list_factors(ein_ctx *ctx, ein__ex ex, bool below, ein__compute
                               double *alpha) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double c;
-    bool reads = false, constant = ein__ex_is_const(ctx, ex, &c);
+    bool constant = ein__ex_is_const(ctx, ex, &c);
     if (constant && !below && fma(*alpha, c, -(*alpha * c)) == 0) {
         *alpha *= c;
         return true;
@@ -45,9 +51,9 @@ static bool ein__list_factors(ein_ctx *ctx, ein__ex ex, bool below, ein__compute
     if (!below && e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__MUL))
         return ein__list_factors(ctx, e->kid[0], false, list, n, alpha) &&
                ein__list_factors(ctx, e->kid[1], e->fn == EIN__DIV, list, n, alpha);
-    if (*n == EIN__FACTORS || !ein__reads_alone(ctx, ex, &reads) || !(reads || constant))
-        return false;
-    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex), false};
+    ein__computed f = {.ex = ex, .uses = ein__ex_uses(ctx, ex)};
+    f.weight_only = ein__ex_weight_only(ctx, ex);
+    if (*n == EIN__FACTORS || !ein__list_reads(ctx, ex, &f)) return false;
     if (below) f.ex = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), ex);
     if (below) f.den = ex;
     list[(*n)++] = f;
@@ -58,8 +64,11 @@ static ein__computed ein__join_two(ein_ctx *ctx, const ein__computed *a, const e
     const ein__computed *top = a->den.i ? b : a, *other = a->den.i ? a : b;
     ein__fn fn = other->den.i ? EIN__DIV : EIN__MUL;
     ein__ex ex = ein__ex_binary(ctx, fn, top->ex, other->den.i ? other->den : other->ex);
-    bool weights = a->weight_only && b->weight_only, guarded = a->guarded || b->guarded;
-    return (ein__computed){ex, {0}, a->uses | b->uses, weights, guarded};
+    return (ein__computed){.ex = ex,
+                           .uses = a->uses | b->uses,
+                           .weight_only = a->weight_only && b->weight_only,
+                           .guarded = a->guarded || b->guarded,
+                           .placed = a->placed || b->placed};
 }
 
 // Joins factors until none has only iterators of another: with weights if it is made of weights,
@@ -178,9 +187,11 @@ static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__co
     int64_t mine = ein__extent_of(s, f->uses);
     int dims = 0;
     if (e->op == EIN__X_READ && !e->bits) return ex;
-    ein__ex read = f->guarded ? (ein__ex){0} : ein__factor_in_box(z, s, ex);
+    ein__ex read = f->guarded || f->placed ? (ein__ex){0} : ein__factor_in_box(z, s, ex);
+    bool table = f->placed && f->weight_only && mine <= EIN__FACTOR_TABLE;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) dims += f->uses >> i & 1;
-    if (read.i || dims > EIN__MAX_RANK || mine / 2 > ein__elements_read(ctx, ex)) return read;
+    if (read.i || dims > EIN__MAX_RANK || (!table && mine / 2 > ein__elements_read(ctx, ex)))
+        return read;
     return ein__hoist(z, s, ex, "factor");
 }
 
@@ -227,12 +238,45 @@ static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int 
     if (!x.i || !y.i) return false;
     ein__ex read = ein__hoist_sum(z, s, ein__ex_binary(ctx, EIN__MUL, x, y), sums, "inner");
     if (!read.i) return false;
-    list[best[0]] =
-        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read), false};
+    list[best[0]] = (ein__computed){
+        .ex = read, .uses = ein__ex_uses(ctx, read), .weight_only = ein__ex_weight_only(ctx, read)};
     list[best[1]] = list[--*n];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (sums >> i & 1) s->n[i] = 1;
     return true;
+}
+
+// Whether a factor is a matrix of a small constant transform: a table of a place and a term.
+static bool ein__is_small_matrix(ein_ctx *ctx, const ein__scope *s, const ein__computed *f) {
+    uint32_t kept = f->uses & ((1u << s->nt) - 1), sums = f->uses & ~kept;
+    return !ein__ex_get(ctx, f->ex)->reads && kept && sums && !(kept & (kept - 1)) &&
+           !(sums & (sums - 1)) && ein__extent_of(s, kept) <= EIN__TABLE_EXTENT &&
+           ein__extent_of(s, sums) <= EIN__TABLE_EXTENT;
+}
+
+// The sum as a small constant transform of one factor, all others being its matrices; none where it
+// is no such thing, or an error.
+static ein__val ein__as_transform(ein__pass *z, ein__val v, ein__scope s, ein__computed *list,
+                                  int n, double alpha) {
+    ein_ctx *ctx = z->ctx;
+    ein__basis b;
+    int matrices = 0, first = -1;
+    for (int k = 0; k < n; k++) {
+        if (!ein__is_small_matrix(ctx, &s, &list[k])) continue;
+        if (first < 0) first = k;
+        matrices++;
+    }
+    if (!matrices || matrices != n - 1 || matrices != (int)s.ns) return (ein__val){0};
+    for (int k = 0; k < n; k++) {
+        ein__computed f = list[k];
+        if (k == first && alpha != 1)
+            f.ex = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), f.ex);
+        ein__ex read = f.ex.i ? ein__factor_read(z, &s, &f) : f.ex;
+        if (!read.i) return (ein__val){0};
+        s.body = k ? ein__ex_binary(ctx, EIN__MUL, s.body, read) : read;
+    }
+    bool is = s.body.i && ein__match_basis(ctx, &s, &b);
+    return is ? ein__with_scope(ctx, v, &s) : (ein__val){0};
 }
 
 static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
@@ -253,6 +297,8 @@ static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
     ein__join_factors(ctx, &s, f, &n);
     for (int k = 0; k < guards; k++)
         if (!ein__guard_factor(ctx, &guard[k], f, n)) return ctx->status ? (ein__val){0} : v;
+    ein__val transform = ein__as_transform(z, v, s, f, n, alpha);
+    if (ctx->status || transform.i) return transform;
     bool summed = false;
     while (n > 2 && ein__sum_pair(z, &s, f, &n)) {
         summed = true;

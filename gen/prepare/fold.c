@@ -789,7 +789,8 @@ static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     if (!v.i || ctx->value[v.i].weight_only) return v;
     const ein__scope *s = ein__scope_of(ctx, v);
-    if (ein__is_contraction(ctx, s)) return v;
+    ein__basis transform;
+    if (ein__is_contraction(ctx, s) || ein__match_basis(ctx, s, &transform)) return v;
     z->self = v;
     body = ein__hoist_weights(z, s, s->body);
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
