@@ -280,6 +280,18 @@ y[b,i,j,u,v] = sum(p,q) 0.25 * x[b,i*8+p,j*8+q] * cos((2*idx(p)+1)*idx(u)*0.1963
     where i in 0:64, j in 0:64, u in 0:8, v in 0:8, p in 0:8, q in 0:8
 """
 
+# A product of complex numbers.
+COMPLEX = """ein 1
+model complex
+input a: f32[256,256]
+input b: f32[256,256]
+weight v: f32[256,256] = randn()
+weight w: f32[256,256] = randn()
+output y, z
+y[m,n] = sum(k) (a[m,k]*v[k,n] - b[m,k]*w[k,n])
+z[m,n] = sum(k) (a[m,k]*w[k,n] + b[m,k]*v[k,n])
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -416,6 +428,8 @@ CASES = [
     ("decays below a diagonal", PLACED % "[l <= k] * pow(abs(g[c]), idx(k-l))", 0,
      lambda p: p.call("y").startswith("k_product")),
     ("cosines in blocks", COSINES, 0, lambda p: p.call("y").startswith("k_basis")),
+    ("terms that are sums", COMPLEX, 1,
+     lambda p: any(c.startswith("k_product") for _, c in p.steps) and "k_reduce" not in p.text),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -10,47 +10,11 @@
 //
 // `collect`: sum(k) W U + sum(k) W V = sum(k) W (U + V).
 
-enum { EIN__TERMS = 16 };  // of a sum
-
-typedef struct ein__addend {
-    ein__ex ex;
-    double scale;
-} ein__addend;
-
-typedef struct ein__addition {
-    ein__addend t[EIN__TERMS];
-    int n;
-} ein__addition;
-
 // A contraction that was looked at, and what it has become.
 typedef struct ein__distributed {
     uint32_t scope;
     ein__val v;
 } ein__distributed;
-
-static bool ein__list_addends(ein_ctx *ctx, ein__ex ex, double scale, ein__addition *a) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    double c;
-    if (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB))
-        return ein__list_addends(ctx, e->kid[0], scale, a) &&
-               ein__list_addends(ctx, e->kid[1], e->fn == EIN__SUB ? -scale : scale, a);
-    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG)
-        return ein__list_addends(ctx, e->kid[0], -scale, a);
-    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
-        if (ein__ex_is_const(ctx, e->kid[k], &c) && fma(scale, c, -(scale * c)) == 0)
-            return ein__list_addends(ctx, e->kid[1 - k], scale * c, a);
-    if (a->n == EIN__TERMS) return false;
-    a->t[a->n++] = (ein__addend){ex, scale};
-    return true;
-}
-
-// `sum` + `scale` * `ex`; `sum` may be none.
-static ein__ex ein__add_scaled(ein_ctx *ctx, ein__ex sum, double scale, ein__ex ex) {
-    if (!ex.i) return ex;
-    bool less = sum.i && scale == -1;
-    if (scale != 1 && !less) ex = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, scale), ex);
-    return sum.i ? ein__ex_binary(ctx, less ? EIN__SUB : EIN__ADD, sum, ex) : ex;
-}
 
 // The value that term `ex` of map `m` is, where it stands; none for another term.
 static ein__val ein__term_in_place(ein_ctx *ctx, ein__ex ex, const ein__scope *m) {

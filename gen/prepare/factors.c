@@ -5,12 +5,14 @@
 // where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
 // sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
 // factor that has its iterators, and one of taps to the filter. A factor of places alone, as
-// cos(i*j), is a table, made at load.
+// cos(i*j), is a table, made at load. Where terms are sums of such products they are summed apart:
+// sum(k) (a b - c d) is sum(k) a b - sum(k) c d.
 
 enum {
     EIN__FACTORS = 8,             // of a product
     EIN__FACTOR_REUSE = 8,        // readings of an element, at least
     EIN__FACTOR_TABLE = 1 << 24,  // elements of what places make of weights or of nothing
+    EIN__FACTOR_WORK = 1 << 20,   // terms of a sum that is worth several
 };
 
 typedef struct ein__computed {
@@ -279,17 +281,15 @@ static ein__val ein__as_transform(ein__pass *z, ein__val v, ein__scope s, ein__c
     return is ? ein__with_scope(ctx, v, &s) : (ein__val){0};
 }
 
-static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
+// Sum `v` with factors of its own.
+static ein__val ein__with_factors(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__computed f[EIN__FACTORS];
     ein__expr guard[EIN__FACTORS];
     int n = 0, guards;
     double alpha = 1;
-    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v)), read[2];
-    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
-    if (!v.i) return v;
+    ein__ex read[2];
     ein__scope s = *ein__scope_of(ctx, v);
-    if (s.reduce != EIN__R_SUM || !s.ns || !ein__is_real(ctx, v)) return v;
     ein__ex product = ein__inside_guards(ctx, s.body, guard, &guards);
     if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, product, false, f, &n, &alpha))
         return v;
@@ -316,4 +316,115 @@ static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
     if (s.body.i && alpha != 1)
         s.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), s.body);
     return s.body.i ? ein__with_scope(ctx, v, &s) : (ein__val){0};
+}
+
+// ------------------------------------------------------------------------------- sums of products
+
+enum { EIN__TERMS = 16 };  // of a sum
+
+typedef struct ein__addend {
+    ein__ex ex;
+    double scale;
+} ein__addend;
+
+typedef struct ein__addition {
+    ein__addend t[EIN__TERMS];
+    int n;
+} ein__addition;
+
+static bool ein__list_addends(ein_ctx *ctx, ein__ex ex, double scale, ein__addition *a) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    if (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB))
+        return ein__list_addends(ctx, e->kid[0], scale, a) &&
+               ein__list_addends(ctx, e->kid[1], e->fn == EIN__SUB ? -scale : scale, a);
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG)
+        return ein__list_addends(ctx, e->kid[0], -scale, a);
+    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
+        if (ein__ex_is_const(ctx, e->kid[k], &c) && fma(scale, c, -(scale * c)) == 0)
+            return ein__list_addends(ctx, e->kid[1 - k], scale * c, a);
+    if (a->n == EIN__TERMS) return false;
+    a->t[a->n++] = (ein__addend){ex, scale};
+    return true;
+}
+
+// `sum` + `scale` * `ex`; `sum` may be none.
+static ein__ex ein__add_scaled(ein_ctx *ctx, ein__ex sum, double scale, ein__ex ex) {
+    if (!ex.i) return ex;
+    bool less = sum.i && scale == -1;
+    if (scale != 1 && !less) ex = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, scale), ex);
+    return sum.i ? ein__ex_binary(ctx, less ? EIN__SUB : EIN__ADD, sum, ex) : ex;
+}
+
+// Whether term `ex` is a product that is worth a sum of its own.
+static bool ein__is_product_term(ein_ctx *ctx, const ein__scope *s, ein__ex ex) {
+    ein__computed f[EIN__FACTORS];
+    int n = 0;
+    double alpha = 1;
+    uint32_t kept = (1u << s->nt) - 1;
+    if (!ein__list_factors(ctx, ex, false, f, &n, &alpha)) return false;
+    ein__join_factors(ctx, s, f, &n);
+    return n == 2 && ein__factor_reused(s, &f[0], kept) && ein__factor_reused(s, &f[1], kept);
+}
+
+// Whether the terms are products, but for some that have few of the iterators.
+static bool ein__are_products(ein_ctx *ctx, const ein__scope *s, const ein__addition *sum) {
+    int64_t all = ein__extent_of(s, ~0u);
+    int products = 0;
+    if (sum->n < 2 || all < EIN__FACTOR_WORK) return false;
+    for (int k = 0; k < sum->n; k++) {
+        if (ein__is_product_term(ctx, s, sum->t[k].ex)) products++;
+        else if (all / EIN__FACTOR_REUSE < ein__extent_of(s, ein__ex_uses(ctx, sum->t[k].ex)))
+            return false;
+    }
+    return products > 0;
+}
+
+// The sum of a term of `s` over the iterators that it has; those it has not repeat it.
+static ein__ex ein__sum_of_term(ein__pass *z, const ein__scope *s, ein__addend t) {
+    ein_ctx *ctx = z->ctx;
+    uint32_t all = (1u << (s->nt + s->ns)) - (1u << s->nt), sums = ein__ex_uses(ctx, t.ex) & all;
+    double times = t.scale * (double)ein__extent_of(s, all & ~sums);
+    ein__ex read = sums ? ein__hoist_sum(z, s, t.ex, sums, "term") : t.ex;
+    if (read.i && sums) {
+        const ein__expr e = *ein__ex_get(ctx, read);
+        ein__val now = ein__with_factors(z, (ein__val){e.val});
+        read = now.i ? ein__ex_read(ctx, now, 0, e.ix, (int)e.nix) : (ein__ex){0};
+    }
+    return ein__add_scaled(ctx, (ein__ex){0}, times, read);
+}
+
+// Sum `v` of sums of products as a sum of sums; itself where it is none.
+static ein__val ein__terms_apart(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value was = ctx->value[v.i];
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__expr guard[EIN__FACTORS];
+    ein__addition sum = {.n = 0};
+    ein__ex body = {0};
+    int guards;
+    ein__ex inside = ein__inside_guards(ctx, s.body, guard, &guards);
+    if (!ein__list_addends(ctx, inside, 1, &sum) || !ein__are_products(ctx, &s, &sum)) return v;
+    for (int k = 0; k < sum.n; k++) {
+        ein__addend t = sum.t[k];
+        for (int g = guards; g-- > 0 && t.ex.i;)
+            t.ex = ein__ex_when(ctx, guard[g].ix[0], guard[g].n, guard[g].negate != 0, t.ex);
+        z->self = v;
+        ein__ex term = t.ex.i ? ein__sum_of_term(z, &s, t) : t.ex;
+        if (!term.i) return (ein__val){0};
+        body = body.i ? ein__ex_binary(ctx, EIN__ADD, body, term) : term;
+    }
+    z->self = v;
+    return body.i ? ein__new_map(z, was.name, was.dtype, was.shape.rank, was.shape.d, body)
+                  : (ein__val){0};
+}
+
+static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || s->reduce != EIN__R_SUM || !s->ns || !ein__is_real(ctx, v)) return v;
+    ein__val apart = ein__terms_apart(z, v);
+    return apart.i == v.i ? ein__with_factors(z, v) : apart;
 }
