@@ -9741,14 +9741,29 @@ static bool ein__read_implies(ein_ctx *ctx, const ein__expr *e, ein__ix ix, int6
     return false;
 }
 
-static bool ein__product_implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n) {
+// Whether a function of 0 is 0.
+static bool ein__keeps_zero(ein__fn fn) {
+    return fn == EIN__NEG || fn == EIN__RELU || fn == EIN__ABS || fn == EIN__SQUARE ||
+           fn == EIN__SQRT || fn == EIN__TANH || fn == EIN__ERF;
+}
+
+enum { EIN__IMPLY_DEPTH = 8 };  // both sides of sums are looked at
+
+// Whether `ex` is 0 wherever the guard is false: a factor of it is, or all of its terms are.
+static bool ein__implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n, int depth) {
     const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
     if (e->op == EIN__X_READ) return !e->bits && ein__read_implies(ctx, e, ix, n);
-    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
-        return ein__product_implies(ctx, e->kid[0], ix, n) ||
-               ein__product_implies(ctx, e->kid[1], ix, n);
-    if (e->op == EIN__X_WHEN) return ein__product_implies(ctx, e->kid[0], ix, n);
-    return false;
+    if (e->op == EIN__X_WHEN) return ein__implies(ctx, e->kid[0], ix, n, depth);
+    if (e->op == EIN__X_UNARY)
+        return ein__keeps_zero((ein__fn)e->fn) && ein__implies(ctx, e->kid[0], ix, n, depth);
+    if (e->op != EIN__X_BINARY) return false;
+    bool both = e->fn == EIN__ADD || e->fn == EIN__SUB;
+    if (both && depth == EIN__IMPLY_DEPTH) return false;
+    bool first = ein__implies(ctx, e->kid[0], ix, n, depth + both);
+    if (both) return first && ein__implies(ctx, e->kid[1], ix, n, depth + 1);
+    if (e->fn == EIN__MUL) return first || ein__implies(ctx, e->kid[1], ix, n, depth);
+    return first && e->fn == EIN__DIV && ein__ex_is_const(ctx, e->kid[1], &c) && c != 0;
 }
 
 // Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives what then is subscript
@@ -9842,7 +9857,7 @@ static ein__ex ein__by_window(ein_ctx *ctx, ein__ix ix, int64_t n, ein__ex body)
     ein__ix window = ein__digit_window(ctx, ix, n, &m);
     if (!window.i) return body;
     ein__ex windowed = ein__absorb(ctx, body, ix);
-    return windowed.i && ein__product_implies(ctx, windowed, window, m) ? windowed : body;
+    return windowed.i && ein__implies(ctx, windowed, window, m, 0) ? windowed : body;
 }
 
 // `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating
@@ -9857,7 +9872,7 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
     if (always || never) return (always != negate) ? body : ein__ex_const(ctx, 0);
     if (!negate && f->q > 1) body = ein__absorb(ctx, body, ix);
     if (!body.i || (ein__ex_is_const(ctx, body, &c) && c == 0)) return body;
-    if (!negate && ein__product_implies(ctx, body, ix, n)) return body;
+    if (!negate && ein__implies(ctx, body, ix, n, 0)) return body;
     ein__ex windowed = negate ? body : ein__by_window(ctx, ix, n, body);
     if (windowed.i != body.i) return windowed;
     const ein__expr *b = ein__ex_get(ctx, body);
@@ -32007,105 +32022,271 @@ EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok && ein__widen_factors(ctx, root, nroot);
 }
 /* ---- rule_separate.c ---- */
-// Rule `separate`: windows over several axes of one tensor, of which nothing else is a factor, are
-// taken one axis at a time, as of pools and box filters,
+// Rule `separate`: windows over several axes of one tensor are taken one axis at a time, as of
+// pools and box filters,
 //
 //   V[i,j] = reduce(r,s) x[E(i,r), F(j,s)] = reduce(r) W[E(i,r), j],  W[p,j] = reduce(s) x[p,
 //   F(j,s)]
 //
-// of R + S terms instead of R * S. Outside of x both sides have its padding, which as many of its
-// kind have to reduce to. Taken where both kernels are cheaper than one.
+// of R + S terms instead of R * S. Of sums x may be a function of tensors that are read at one
+// place, and each term may have factors that know no more than one axis; an axis of terms alone, as
+// channels are, may go first as well:
+//
+//   sum(c,r,s) x[c,E(i,r),F(j,s)]^2 g[r] h[s] = sum(r,s) W[E(i,r),F(j,s)] g[r] h[s],
+//   W[p,q] = sum(c) x[c,p,q]^2
+//
+// Outside of x both sides have its padding, which as many of its kind have to reduce to. Taken
+// where both kernels are cheaper than one.
 
-// The padding of `e` where any number of it reduces to itself.
-static bool ein__is_neutral(const ein__scope *s, const ein__expr *e) {
-    double pad;
-    memcpy(&pad, &e->bits, sizeof pad);
+enum { EIN__NO_SLOT = EIN__MAX_ITERS };
+
+// A reduction of windows.
+typedef struct ein__windows {
+    const ein__scope *s;
+    ein__ex x;     // what they are over, a function of what is read at one place
+    ein__expr at;  // its read there, of most dimensions
+    double pad;    // what it is outside
+    int n;         // factors of each term beside it
+    ein__ex factor[EIN__FACTORS];
+} ein__windows;
+
+// Whether any number of `pad` reduces to itself.
+static bool ein__is_neutral(const ein__scope *s, double pad) {
     return s->reduce == EIN__R_SUM    ? pad == 0
            : s->reduce == EIN__R_PROD ? pad == 0 || pad == 1
                                       : true;
 }
 
-// Whether windows of reduction `s`, whose body is read `e`, can be taken along subscript `k` first:
-// they overlap along it, and it has one iterator of the result, which no other subscript has, as
-// none has its terms. `*at`: that iterator.
-static bool ein__is_separate(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t k,
-                             uint32_t *at) {
-    const ein__index *f = ein__ix_get(ctx, e->ix[k]);
-    uint32_t uses = ein__ix_uses(ctx, e->ix[k]), sums = ((1u << s->ns) - 1) << s->nt, others = 0;
-    if (f->q != 1 || !ein__ix_affine(ctx, e->ix[k])) return false;
-    for (uint32_t d = 0; d < e->nix; d++)
-        if (d != k) others |= ein__ix_uses(ctx, e->ix[d]);
+// Whether a subscript in `ex` moves with an iterator of the result and one of the terms.
+static bool ein__has_window(ein_ctx *ctx, const ein__scope *s, ein__ex ex) {
+    uint32_t kept = (1u << s->nt) - 1;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        for (uint32_t k = 0; k < e->nix; k++) {
+            uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+            if ((uses & kept) && (uses & ~kept)) return true;
+        }
+    }
+    return false;
+}
+
+// Takes a product apart: what windows are over, and factors beside it. False: too many.
+static bool ein__split_terms(ein_ctx *ctx, ein__windows *w, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
+        return ein__split_terms(ctx, w, e->kid[0]) && ein__split_terms(ctx, w, e->kid[1]);
+    if (ein__has_window(ctx, w->s, ex)) {
+        w->x = w->x.i ? ein__ex_binary(ctx, EIN__MUL, w->x, ex) : ex;
+        return w->x.i != 0;
+    }
+    if (w->n == EIN__FACTORS) return false;
+    w->factor[w->n++] = ex;
+    return true;
+}
+
+// The subscript of `w->at` that subscript `k` of read `e` is, of as long a dimension; -1: none.
+static int ein__same_subscript(ein_ctx *ctx, const ein__windows *w, const ein__expr *e,
+                               uint32_t k) {
+    const ein__shape *shape = &ctx->value[w->at.val].shape, *own = &ctx->value[e->val].shape;
+    for (uint32_t d = 0; d < w->at.nix; d++)
+        if (w->at.ix[d].i == e->ix[k].i && shape->d[d] == own->d[k]) return (int)d;
+    return -1;
+}
+
+// Whether `e` reads where `w->at` does, but for dimensions that it has not and that one does not
+// leave.
+static bool ein__reads_there(ein_ctx *ctx, const ein__windows *w, const ein__expr *e) {
+    uint32_t has = 0;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int d = ein__same_subscript(ctx, w, e, k);
+        if (d < 0) return false;
+        has |= 1u << d;
+    }
+    for (uint32_t d = 0; d < w->at.nix; d++) {
+        const ein__index *f = ein__ix_get(ctx, w->at.ix[d]);
+        bool inside = f->lo >= 0 && f->hi < ctx->value[w->at.val].shape.d[d];
+        if (!(has >> d & 1) && !inside) return false;
+    }
+    return true;
+}
+
+// Whether `w->x` is a function of what it reads, all at one place; what it is outside.
+static bool ein__is_at_one_place(ein_ctx *ctx, ein__windows *w) {
+    const ein__ex *reads = ein__ex_reads(ctx, w->x);
+    ein__computed f = {.placed = false};
+    if (!arrlen(reads) || !ein__list_reads(ctx, w->x, &f) || f.placed) return false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (!i || e->nix > w->at.nix) w->at = *e;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (!ein__reads_there(ctx, w, ein__ex_get(ctx, reads[i]))) return false;
+    ein__ex pad = ein__ex_replace_reads(ctx, w->x, ein__read_at, NULL);
+    return pad.i && ein__ex_is_const(ctx, pad, &w->pad);
+}
+
+// Whether reduction `s` is one of windows.
+static bool ein__match_windows(ein_ctx *ctx, const ein__scope *s, ein__windows *w) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    *w = (ein__windows){.s = s, .x = s->body};
+    if (e->op == EIN__X_READ) {
+        w->at = *e;
+        w->pad = ein__f64_of(e->bits);
+    } else {
+        w->x = (ein__ex){0};
+        if (s->reduce != EIN__R_SUM || ein__is_contraction(ctx, s) ||
+            !ein__split_terms(ctx, w, s->body) || !w->x.i || !ein__is_at_one_place(ctx, w))
+            return false;
+    }
+    return ein__is_neutral(s, w->pad);
+}
+
+// The subscript that is iterator `slot` and all of its dimension; -1: there is none.
+static int ein__bare_subscript(ein_ctx *ctx, const ein__windows *w, uint32_t slot) {
+    const ein__shape *shape = &ctx->value[w->at.val].shape;
+    for (uint32_t k = 0; k < w->at.nix; k++) {
+        uint32_t is;
+        if (ein__ix_is_iter(ctx, w->at.ix[k], &is) && is == slot && shape->d[k] == w->s->n[slot])
+            return (int)k;
+    }
+    return -1;
+}
+
+// Whether each factor that has terms of subscript `k` has no others, and what else it has stands at
+// W's places.
+static bool ein__factors_part(ein_ctx *ctx, const ein__windows *w, uint32_t k, uint32_t at) {
+    const ein__scope *s = w->s;
+    uint32_t kept = (1u << s->nt) - 1, sums = ein__ix_uses(ctx, w->at.ix[k]) & ~kept;
+    bool part = true;
+    for (int i = 0; i < w->n; i++) {
+        uint32_t uses = ein__ex_uses(ctx, w->factor[i]);
+        if (!(uses & sums)) continue;
+        part = part && !(uses & ~kept & ~sums);
+        for (uint32_t slot = 0; slot < s->nt && part; slot++)
+            if (uses >> slot & 1) part = slot != at && ein__bare_subscript(ctx, w, slot) >= 0;
+    }
+    return part;
+}
+
+// Whether windows can be taken along subscript `k` first: it has one iterator of the result, which
+// no other subscript has, as none has its terms, and they overlap; or it has terms alone, beside
+// windows. `*at`: that iterator, or EIN__NO_SLOT.
+static bool ein__is_separate(ein_ctx *ctx, const ein__windows *w, uint32_t k, uint32_t *at) {
+    const ein__scope *s = w->s;
+    const ein__index *f = ein__ix_get(ctx, w->at.ix[k]);
+    uint32_t uses = ein__ix_uses(ctx, w->at.ix[k]), sums = ((1u << s->ns) - 1) << s->nt, others = 0;
+    if (f->q != 1 || !ein__ix_affine(ctx, w->at.ix[k])) return false;
+    for (uint32_t d = 0; d < w->at.nix; d++)
+        if (d != k) others |= ein__ix_uses(ctx, w->at.ix[d]);
     uint32_t along = uses & ~sums;
-    if ((uses & others) || !(uses & sums) || !(sums & others) || !along || (along & (along - 1)))
+    if ((uses & others) || !(uses & sums) || !(sums & others) || (along & (along - 1)))
         return false;
-    for (*at = 0; !(along >> *at & 1);) ++*at;
-    int64_t step = ein__ix_coef(ctx, e->ix[k], *at), reach = f->hi - f->lo + 1;
+    *at = EIN__NO_SLOT;
+    for (uint32_t slot = 0; slot < s->nt; slot++)
+        if (along >> slot & 1) *at = slot;
+    if (!ein__factors_part(ctx, w, k, *at)) return false;
+    if (!along) return true;
+    int64_t step = ein__ix_coef(ctx, w->at.ix[k], *at), reach = f->hi - f->lo + 1;
     step = step < 0 ? -step : step;
     return reach - step * (s->n[*at] - 1) > step;
 }
 
-// W along subscript `k`.
-static ein__scope ein__separate_first(ein_ctx *ctx, const ein__scope *s, uint32_t k, uint32_t at) {
-    const ein__expr *e = ein__ex_get(ctx, s->body);
-    const ein__shape *shape = &ctx->value[e->val].shape;
-    ein__scope t = {.reduce = s->reduce, .nt = e->nix};
-    ein__ix map[EIN__MAX_ITERS], ix[EIN__MAX_RANK];
-    uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
-    for (uint32_t d = 0; d < e->nix; d++) {
-        t.n[d] = d == k ? s->n[at] : shape->d[d];
-        ix[d] = ein__ix_iter(ctx, d, t.n[d]);
+// `w->x` read at other subscripts.
+typedef struct ein__elsewhere {
+    const ein__windows *w;
+    const ein__ix *ix;  // by subscript of w->at
+} ein__elsewhere;
+
+static ein__ex ein__read_there(ein_ctx *ctx, void *user, ein__ex read) {
+    const ein__elsewhere *to = (const ein__elsewhere *)user;
+    const ein__expr e = *ein__ex_get(ctx, read);
+    ein__ix ix[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < e.nix; k++) ix[k] = to->ix[ein__same_subscript(ctx, to->w, &e, k)];
+    return ein__ex_read(ctx, (ein__val){e.val}, ein__f64_of(e.bits), ix, (int)e.nix);
+}
+
+// `body` times the factors that have, or else have not, terms `sums`, at `map`.
+static ein__ex ein__times_factors(ein_ctx *ctx, const ein__windows *w, uint32_t sums, bool having,
+                                  const ein__ix *map, ein__ex body) {
+    for (int i = 0; i < w->n && body.i; i++) {
+        if (((ein__ex_uses(ctx, w->factor[i]) & sums) != 0) != having) continue;
+        ein__ex f = ein__ex_subst(ctx, w->factor[i], map, (int)(w->s->nt + w->s->ns));
+        body = f.i ? ein__ex_binary(ctx, EIN__MUL, body, f) : f;
     }
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    map[at] = ix[k];
+    return body;
+}
+
+// W along subscript `k`, which it has at iterator `at` if at all.
+static ein__scope ein__separate_first(ein_ctx *ctx, const ein__windows *w, uint32_t k,
+                                      uint32_t at) {
+    const ein__scope *s = w->s;
+    const ein__shape *shape = &ctx->value[w->at.val].shape;
+    ein__scope t = {.reduce = s->reduce};
+    ein__ix map[EIN__MAX_ITERS], ix[EIN__MAX_RANK];
+    uint32_t uses = ein__ix_uses(ctx, w->at.ix[k]), kept = (1u << s->nt) - 1;
+    for (uint32_t d = 0; d < w->at.nix; d++) {
+        if (d == k && at == EIN__NO_SLOT) continue;
+        t.n[t.nt] = d == k ? s->n[at] : shape->d[d];
+        ix[d] = ein__ix_iter(ctx, t.nt, t.n[t.nt]);
+        t.nt++;
+    }
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        int d = i < s->nt && i != at ? ein__bare_subscript(ctx, w, i) : -1;
+        map[i] = d >= 0 && d != (int)k ? ix[d] : ein__ix_const(ctx, 0);
+    }
+    if (at != EIN__NO_SLOT) map[at] = ix[k];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
         if (!(uses >> i & 1) || t.nt + t.ns == EIN__MAX_ITERS) continue;
         t.n[t.nt + t.ns] = s->n[i];
         map[i] = ein__ix_iter(ctx, t.nt + t.ns++, s->n[i]);
     }
-    double pad;
-    memcpy(&pad, &e->bits, sizeof pad);
-    ix[k] = ein__ix_subst(ctx, e->ix[k], map, (int)(s->nt + s->ns));
-    t.body = ein__ex_read(ctx, (ein__val){e->val}, pad, ix, (int)e->nix);
+    ix[k] = ein__ix_subst(ctx, w->at.ix[k], map, (int)(s->nt + s->ns));
+    ein__elsewhere to = {w, ix};
+    t.body = ein__ex_replace_reads(ctx, w->x, ein__read_there, &to);
+    t.body = ein__times_factors(ctx, w, uses & ~kept, true, map, t.body);
     return t;
 }
 
 // V of W, a value like what is read.
-static ein__scope ein__separate_rest(ein_ctx *ctx, const ein__scope *s, uint32_t k, uint32_t at,
-                                     ein__val w) {
-    const ein__expr *e = ein__ex_get(ctx, s->body);
+static ein__scope ein__separate_rest(ein_ctx *ctx, const ein__windows *w, uint32_t k, uint32_t at,
+                                     ein__val line) {
+    const ein__scope *s = w->s;
     ein__scope t = {.reduce = s->reduce, .nt = s->nt};
     ein__ix map[EIN__MAX_ITERS], ix[EIN__MAX_RANK];
-    uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+    uint32_t uses = ein__ix_uses(ctx, w->at.ix[k]), kept = (1u << s->nt) - 1, n = 0;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool sum = i >= s->nt;
         uint32_t to = sum ? t.nt + t.ns : i;
+        map[i] = ein__ix_const(ctx, 0);
         if (sum && (uses >> i & 1)) continue;
         t.n[to] = s->n[i];
         map[i] = ein__ix_iter(ctx, to, s->n[i]);
         t.ns += sum;
     }
-    double pad;
-    memcpy(&pad, &e->bits, sizeof pad);
-    for (uint32_t d = 0; d < e->nix; d++)
-        ix[d] = d == k ? map[at] : ein__ix_subst(ctx, e->ix[d], map, (int)(s->nt + s->ns));
-    t.body = ein__ex_read(ctx, w, pad, ix, (int)e->nix);
+    for (uint32_t d = 0; d < w->at.nix; d++) {
+        if (d == k && at == EIN__NO_SLOT) continue;
+        ix[n++] = d == k ? map[at] : ein__ix_subst(ctx, w->at.ix[d], map, (int)(s->nt + s->ns));
+    }
+    t.body = ein__ex_read(ctx, line, w->pad, ix, (int)n);
+    t.body = ein__times_factors(ctx, w, uses & ~kept, false, map, t.body);
     return t;
 }
 
-// Windows `v` along subscript `k` first; none: it cannot be written.
-static ein__val ein__rule_separate(ein__pass *z, ein__val v, uint32_t k, uint32_t at) {
+// Windows `v` along subscript `k` first, `*line`; none: it cannot be written.
+static ein__val ein__rule_separate(ein__pass *z, ein__val v, const ein__windows *of, uint32_t k,
+                                   uint32_t at, ein__val *line) {
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
-    const ein__scope s = *ein__scope_of(ctx, v);
-    ein__scope first = ein__separate_first(ctx, &s, k, at);
-    bool floats = old.dtype <= EIN__BF16 && s.reduce == EIN__R_SUM;
-    ein__val w = first.body.i ? ein__pass_value(z, ein__namef(ctx, "%s.line", old.name), v,
-                                                floats ? EIN__F32 : old.dtype, &first)
-                              : (ein__val){0};
-    if (!w.i) return w;
-    ein__scope rest = ein__separate_rest(ctx, &s, k, at, w);
+    ein__scope first = ein__separate_first(ctx, of, k, at);
+    bool floats = old.dtype <= EIN__BF16 && of->s->reduce == EIN__R_SUM;
+    *line = first.body.i ? ein__pass_value(z, ein__namef(ctx, "%s.line", old.name), v,
+                                           floats ? EIN__F32 : old.dtype, &first)
+                         : (ein__val){0};
+    if (!line->i) return *line;
+    ein__scope rest = ein__separate_rest(ctx, of, k, at, *line);
     if (!rest.body.i) return (ein__val){0};
-    w = ein__pass_value(z, old.name, v, old.dtype, &rest);
+    ein__val w = ein__pass_value(z, old.name, v, old.dtype, &rest);
     if (w.i) ctx->value[w.i].why = ein__rules[EIN__RULE_SEPARATE].what;
     return w;
 }
@@ -32115,19 +32296,19 @@ static ein__val ein__rule_separate(ein__pass *z, ein__val v, uint32_t k, uint32_
 static ein__val ein__cheapest_separate(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v);
-    const ein__expr *e = ein__ex_get(ctx, s.body);
+    ein__windows w;
     if (ctx->value[v.i].weight_only || s.reduce == EIN__R_NONE || s.ns < 2 ||
-        e->op != EIN__X_READ || !ein__is_neutral(&s, e))
+        !ein__match_windows(ctx, &s, &w))
         return v;
     int64_t least = ein__prefix_cost(ctx, &s);
     ein__val best = v;
-    for (uint32_t k = 0; k < e->nix; k++) {
+    for (uint32_t k = 0; k < w.at.nix; k++) {
         uint32_t at;
-        if (!ein__is_separate(ctx, &s, e, k, &at)) continue;
-        ein__val made = ein__rule_separate(z, v, k, at);
+        ein__val line;
+        if (!ein__is_separate(ctx, &w, k, &at)) continue;
+        ein__val made = ein__rule_separate(z, v, &w, k, at, &line);
         if (!made.i) continue;
-        const ein__scope *rest = ein__scope_of(ctx, made);
-        const ein__scope *first = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, rest->body)->val});
+        const ein__scope *rest = ein__scope_of(ctx, made), *first = ein__scope_of(ctx, line);
         int64_t ps = ein__cost_sum(ein__prefix_cost(ctx, first), ein__prefix_cost(ctx, rest));
         if (ps >= least) continue;
         least = ps;

@@ -280,6 +280,18 @@ y[b,i,j,u,v] = sum(p,q) 0.25 * x[b,i*8+p,j*8+q] * cos((2*idx(p)+1)*idx(u)*0.1963
     where i in 0:64, j in 0:64, u in 0:8, v in 0:8, p in 0:8, q in 0:8
 """
 
+# Windows with a weight for each axis, and channels' squares before windows.
+WEIGHED = """ein 1
+model weighed
+input x: f32[2,16,256,256]
+input m: f32[2,256,256]
+weight g: f32[11] = uniform(lo=0, hi=0.1)
+weight w: f32[11,11] = uniform(lo=0, hi=0.1)
+output y
+y[n%s,i,j] = sum(%sr,s) %s where i in 0:256, j in 0:256, pad x 0%s
+"""
+CENTRED = "(x[n,c,i+r-5,j+s-5] - m[n,i+r-5,j+s-5])"
+
 # A product of complex numbers.
 COMPLEX = """ein 1
 model complex
@@ -428,8 +440,14 @@ CASES = [
     ("decays below a diagonal", PLACED % "[l <= k] * pow(abs(g[c]), idx(k-l))", 0,
      lambda p: p.call("y").startswith("k_product")),
     ("cosines in blocks", COSINES, 0, lambda p: p.call("y").startswith("k_basis")),
+    ("windows weighed by axis",
+     WEIGHED % (",c", "", "x[n,c,i+r-5,j+s-5] * g[r] * g[s]", ""), 0,
+     lambda p: any(n.endswith(".line") for n, _ in p.steps) or "k_stitch" in p.call("y")),
+    ("channels in front of windows",
+     WEIGHED % ("", "c,", "w[r,s] * %s * %s" % (CENTRED, CENTRED), ", pad m 0"), 0,
+     lambda p: any(n.endswith(".line") for n, _ in p.steps)),
     ("terms that are sums", COMPLEX, 1,
-     lambda p: any(c.startswith("k_product") for _, c in p.steps) and "k_reduce" not in p.text),
+     lambda p: any(".term" in n for n, _ in p.steps)),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -443,44 +443,6 @@ static sides law_prefix(ein_ctx *ctx, ein__val unused) {
     return (sides){v, w};
 }
 
-// Windows over some axes of a tensor, turned around, with steps, beyond its box: one of them first.
-static sides law_separate(ein_ctx *ctx, ein__val unused) {
-    static const int64_t steps[] = {1, 1, 1, 2, 3, -1, -2};
-    static const double pads[] = {0, 0, 1, 2.5};
-    int64_t n[EIN__MAX_ITERS];
-    ein__shape shape = {.rank = (int)random_in(2, 4)};
-    ein__ix ix[EIN__MAX_RANK];
-    uint32_t nt = (uint32_t)shape.rank, ns = 0, at;
-    (void)unused;
-    for (uint32_t k = 0; k < nt; k++) {
-        n[k] = random_in(1, 5);
-        shape.d[k] = random_in(1, 7);
-        ix[k] = ein__ix_scale(ctx, ein__ix_iter(ctx, k, n[k]), steps[random_in(0, 6)]);
-        ix[k] = ein__ix_addc(ctx, ix[k], random_in(-3, 3));
-    }
-    for (uint32_t k = 0; k < nt; k++) {
-        if (random_in(0, 2) == 0) continue;
-        n[nt + ns] = random_in(1, 4);
-        ein__ix term = ein__ix_iter(ctx, nt + ns, n[nt + ns]);
-        ix[k] = ein__ix_add(ctx, ix[k], ein__ix_scale(ctx, term, steps[random_in(0, 6)]));
-        ns++;
-    }
-    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
-    ein__red reduce = (ein__red)random_in(EIN__R_SUM, EIN__R_MIN);
-    ein__ex body = ein__ex_read(ctx, x, pads[random_in(0, 3)], ix, shape.rank);
-    ein__val v = ns ? new_scope(ctx, "v", reduce, (int)nt, (int)ns, n, body) : (ein__val){0};
-    if (!v.i) return NO_SIDES;
-    const ein__scope *s = ein__scope_of(ctx, v);
-    const ein__expr *e = ein__ex_get(ctx, s->body);
-    ein__pass z = {.ctx = ctx, .self = v};
-    ein__val w = {0};
-    if (e->op != EIN__X_READ || !ein__is_neutral(s, e)) return NO_SIDES;
-    for (uint32_t k = 0; k < nt && !w.i; k++)
-        if (ein__is_separate(ctx, s, e, k, &at)) w = ein__rule_separate(&z, v, k, at);
-    arrfree(z.by_scope);
-    return w.i ? (sides){v, w} : NO_SIDES;
-}
-
 // Contractions with one operand in common, merged; each merge that is priced is checked on the way.
 // It derives both, so one scope in four does.
 static sides law_merge(ein_ctx *ctx, ein__val v) {

@@ -191,3 +191,66 @@ static sides law_turn_rows(ein_ctx *ctx) {
     ein__scope map = {.nt = 3, .n = {box[0], box[1], box[2]}};
     return law_pass(ctx, map_of(ctx, "m", &map, body), EIN__RULE_TURN);
 }
+
+// A factor of terms of one axis of windows, now and then of an iterator of the result too.
+static ein__ex axis_factor(ein_ctx *ctx, const int64_t *n, uint32_t nt, uint32_t ns) {
+    uint32_t slot[2] = {nt + (uint32_t)random_in(0, ns - 1), (uint32_t)random_in(0, nt - 1)};
+    ein__shape shape = {.rank = (int)random_in(1, 2)};
+    ein__ix ix[2];
+    for (int k = 0; k < shape.rank; k++) {
+        shape.d[k] = n[slot[k]];
+        ix[k] = ein__ix_iter(ctx, slot[k], n[slot[k]]);
+    }
+    ein__val g = new_input(ctx, "g", shape.rank, shape.d, EIN__F32);
+    ein__ex read = ein__ex_read(ctx, g, 0, ix, shape.rank);
+    return random_in(0, 1) ? ein__ex_unary(ctx, EIN__EXP, read) : read;
+}
+
+// Windows over some axes of a tensor, or of one's squares and others, turned around, with steps,
+// beyond its box, of sums also with factors: one axis first.
+static sides law_separate(ein_ctx *ctx, ein__val unused) {
+    static const int64_t steps[] = {1, 1, 1, 2, 3, -1, -2};
+    static const double pads[] = {0, 0, 1, 2.5};
+    int64_t n[EIN__MAX_ITERS];
+    ein__shape shape = {.rank = (int)random_in(2, 4)};
+    ein__ix ix[EIN__MAX_RANK];
+    uint32_t nt = (uint32_t)shape.rank, ns = 0, at;
+    (void)unused;
+    for (uint32_t k = 0; k < nt; k++) {
+        n[k] = random_in(1, 5);
+        shape.d[k] = random_in(1, 7);
+        ix[k] = ein__ix_scale(ctx, ein__ix_iter(ctx, k, n[k]), steps[random_in(0, 6)]);
+        ix[k] = ein__ix_addc(ctx, ix[k], random_in(-3, 3));
+    }
+    for (uint32_t k = 0; k < nt; k++) {
+        if (random_in(0, 2) == 0) continue;
+        n[nt + ns] = random_in(1, 4);
+        ein__ix term = ein__ix_iter(ctx, nt + ns, n[nt + ns]);
+        ix[k] = ein__ix_add(ctx, ix[k], ein__ix_scale(ctx, term, steps[random_in(0, 6)]));
+        ns++;
+    }
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    ein__red reduce = (ein__red)random_in(EIN__R_SUM, EIN__R_MIN);
+    ein__ex body = ein__ex_read(ctx, x, pads[random_in(0, 3)], ix, shape.rank);
+    if (reduce == EIN__R_SUM && ns && random_in(0, 1)) {
+        body = ein__ex_unary(ctx, EIN__SQUARE, body);
+        int rank = (int)random_in(1, shape.rank);
+        ein__val y = new_input(ctx, "y", rank, shape.d, EIN__F32);
+        if (random_in(0, 1))
+            body = ein__ex_binary(ctx, EIN__MUL, body, ein__ex_read(ctx, y, 0, ix, rank));
+        if (random_in(0, 1)) body = ein__ex_when(ctx, ix[0], shape.d[0], false, body);
+        for (int64_t i = random_in(0, 2); i > 0; i--)
+            body = ein__ex_binary(ctx, EIN__MUL, axis_factor(ctx, n, nt, ns), body);
+    }
+    ein__val v = ns ? new_scope(ctx, "v", reduce, (int)nt, (int)ns, n, body) : (ein__val){0};
+    if (!v.i) return NO_SIDES;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__pass z = {.ctx = ctx, .self = v};
+    ein__windows of;
+    ein__val w = {0}, line;
+    if (!ein__match_windows(ctx, s, &of)) return NO_SIDES;
+    for (uint32_t k = 0; k < of.at.nix && !w.i; k++)
+        if (ein__is_separate(ctx, &of, k, &at)) w = ein__rule_separate(&z, v, &of, k, at, &line);
+    arrfree(z.by_scope);
+    return w.i ? (sides){v, w} : NO_SIDES;
+}

@@ -312,14 +312,29 @@ static bool ein__read_implies(ein_ctx *ctx, const ein__expr *e, ein__ix ix, int6
     return false;
 }
 
-static bool ein__product_implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n) {
+// Whether a function of 0 is 0.
+static bool ein__keeps_zero(ein__fn fn) {
+    return fn == EIN__NEG || fn == EIN__RELU || fn == EIN__ABS || fn == EIN__SQUARE ||
+           fn == EIN__SQRT || fn == EIN__TANH || fn == EIN__ERF;
+}
+
+enum { EIN__IMPLY_DEPTH = 8 };  // both sides of sums are looked at
+
+// Whether `ex` is 0 wherever the guard is false: a factor of it is, or all of its terms are.
+static bool ein__implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n, int depth) {
     const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
     if (e->op == EIN__X_READ) return !e->bits && ein__read_implies(ctx, e, ix, n);
-    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
-        return ein__product_implies(ctx, e->kid[0], ix, n) ||
-               ein__product_implies(ctx, e->kid[1], ix, n);
-    if (e->op == EIN__X_WHEN) return ein__product_implies(ctx, e->kid[0], ix, n);
-    return false;
+    if (e->op == EIN__X_WHEN) return ein__implies(ctx, e->kid[0], ix, n, depth);
+    if (e->op == EIN__X_UNARY)
+        return ein__keeps_zero((ein__fn)e->fn) && ein__implies(ctx, e->kid[0], ix, n, depth);
+    if (e->op != EIN__X_BINARY) return false;
+    bool both = e->fn == EIN__ADD || e->fn == EIN__SUB;
+    if (both && depth == EIN__IMPLY_DEPTH) return false;
+    bool first = ein__implies(ctx, e->kid[0], ix, n, depth + both);
+    if (both) return first && ein__implies(ctx, e->kid[1], ix, n, depth + 1);
+    if (e->fn == EIN__MUL) return first || ein__implies(ctx, e->kid[1], ix, n, depth);
+    return first && e->fn == EIN__DIV && ein__ex_is_const(ctx, e->kid[1], &c) && c != 0;
 }
 
 // Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives what then is subscript
@@ -413,7 +428,7 @@ static ein__ex ein__by_window(ein_ctx *ctx, ein__ix ix, int64_t n, ein__ex body)
     ein__ix window = ein__digit_window(ctx, ix, n, &m);
     if (!window.i) return body;
     ein__ex windowed = ein__absorb(ctx, body, ix);
-    return windowed.i && ein__product_implies(ctx, windowed, window, m) ? windowed : body;
+    return windowed.i && ein__implies(ctx, windowed, window, m, 0) ? windowed : body;
 }
 
 // `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating
@@ -428,7 +443,7 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
     if (always || never) return (always != negate) ? body : ein__ex_const(ctx, 0);
     if (!negate && f->q > 1) body = ein__absorb(ctx, body, ix);
     if (!body.i || (ein__ex_is_const(ctx, body, &c) && c == 0)) return body;
-    if (!negate && ein__product_implies(ctx, body, ix, n)) return body;
+    if (!negate && ein__implies(ctx, body, ix, n, 0)) return body;
     ein__ex windowed = negate ? body : ein__by_window(ctx, ix, n, body);
     if (windowed.i != body.i) return windowed;
     const ein__expr *b = ein__ex_get(ctx, body);
