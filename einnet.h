@@ -16379,7 +16379,8 @@ static bool ein__widen_factors(ein_ctx *ctx, ein__val *root, int nroot) {
 enum {
     EIN__FACTORS = 8,             // of a product
     EIN__FACTOR_REUSE = 8,        // readings of an element, at least
-    EIN__FACTOR_TABLE = 1 << 24,  // elements of what places make of weights or of nothing
+    EIN__FACTOR_SPREAD = 16,      // terms of the sum for each element, where it has many
+    EIN__FACTOR_TABLE = 1 << 24,  // elements of what is computed from few
     EIN__FACTOR_WORK = 1 << 20,   // terms of a sum that is worth several
 };
 
@@ -16548,8 +16549,30 @@ static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex)
     return v.i ? ein__ex_read(ctx, v, 0, first.ix, shape.rank) : (ein__ex){0};
 }
 
-// The factor as a read: its own, of a value over a box, or of one over its iterators where that has
-// not many times the elements that it is made of.
+// Whether `ex` reads at bare iterators alone, so that it has more elements than that only by what
+// is laid across, not by windows.
+static bool ein__reads_bare(ein_ctx *ctx, ein__ex ex) {
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t slot;
+        for (uint32_t k = 0; k < e->nix; k++)
+            if (!ein__ix_is_iter(ctx, e->ix[k], &slot) && ein__ix_uses(ctx, e->ix[k])) return false;
+    }
+    return true;
+}
+
+// Whether `mine` elements of factor `f` are not too many to be stored: not many times those that it
+// is made of, or few beside the terms of the sum.
+static bool ein__may_store(ein_ctx *ctx, const ein__scope *s, const ein__computed *f,
+                           int64_t mine) {
+    if (mine / 2 <= ein__elements_read(ctx, f->ex)) return true;
+    if (mine > EIN__FACTOR_TABLE) return false;
+    return (f->placed && f->weight_only) ||
+           (ein__reads_bare(ctx, f->ex) && mine <= ein__extent_of(s, ~0u) / EIN__FACTOR_SPREAD);
+}
+
+// The factor as a read: its own, of a value over a box, or of one over its iterators.
 static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__computed *f) {
     ein_ctx *ctx = z->ctx;
     ein__ex ex = f->ex;
@@ -16558,10 +16581,8 @@ static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__co
     int dims = 0;
     if (e->op == EIN__X_READ && !e->bits) return ex;
     ein__ex read = f->guarded || f->placed ? (ein__ex){0} : ein__factor_in_box(z, s, ex);
-    bool table = f->placed && f->weight_only && mine <= EIN__FACTOR_TABLE;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) dims += f->uses >> i & 1;
-    if (read.i || dims > EIN__MAX_RANK || (!table && mine / 2 > ein__elements_read(ctx, ex)))
-        return read;
+    if (read.i || dims > EIN__MAX_RANK || !ein__may_store(ctx, s, f, mine)) return read;
     return ein__hoist(z, s, ex, "factor");
 }
 

@@ -292,6 +292,16 @@ y[n%s,i,j] = sum(%sr,s) %s where i in 0:256, j in 0:256, pad x 0%s
 """
 CENTRED = "(x[n,c,i+r-5,j+s-5] - m[n,i+r-5,j+s-5])"
 
+# A product with a function of what is laid across, and of places.
+ACROSS = """ein 1
+model across
+input x: f32[1024]
+input b: f32[256]
+weight w: f32[256,256] = randn()
+output y
+y[i,n] = sum(k) [k <= i] * sigmoid(x[i] - 0.1 * idx(i-k) * b[k]) * w[k,n]
+"""
+
 # A product of complex numbers.
 COMPLEX = """ein 1
 model complex
@@ -440,6 +450,7 @@ CASES = [
     ("decays below a diagonal", PLACED % "[l <= k] * pow(abs(g[c]), idx(k-l))", 0,
      lambda p: p.call("y").startswith("k_product")),
     ("cosines in blocks", COSINES, 0, lambda p: p.call("y").startswith("k_basis")),
+    ("what is laid across", ACROSS, 0, lambda p: p.call("y").startswith("k_product")),
     ("windows weighed by axis",
      WEIGHED % (",c", "", "x[n,c,i+r-5,j+s-5] * g[r] * g[s]", ""), 0,
      lambda p: any(n.endswith(".line") for n, _ in p.steps) or "k_stitch" in p.call("y")),
