@@ -39,7 +39,7 @@ static ein__val ein__beside_part(ein__sideways *z, const ein__addend *term, int 
         box.lo[k] = 0;
         box.hi[k] = z->m.n[k] - 1;
     }
-    ein__shrink_to(ctx, term->ex, &box);
+    ein__shrink_to(ctx, term->ex, 0, &box);
     for (uint32_t i = 0; i < t.nt + t.ns; i++) map[i] = ein__ix_iter(ctx, i, t.n[i]);
     for (uint32_t k = 0; k < z->m.nt; k++) {
         int slot = ein__beside_slot(z, k);

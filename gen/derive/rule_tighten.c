@@ -18,16 +18,27 @@ static void ein__shrink_part(ein_ctx *ctx, ein__ix ix, int64_t n, ein__nonzero *
     if (part->hi[slot] > n - 1 - c) part->hi[slot] = n - 1 - c;
 }
 
-// Shrinks `part` to where `ex` may be other than 0. A product is 0 where a factor is
-// (ein__ex_when).
-static void ein__shrink_to(ein_ctx *ctx, ein__ex ex, ein__nonzero *part) {
+// Shrinks `part` to where `ex` may be other than 0. A product is 0 where a factor is, a sum where
+// both terms are, a function that keeps 0 where its argument is (ein__implies).
+static void ein__shrink_to(ein_ctx *ctx, ein__ex ex, int depth, ein__nonzero *part) {
     const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_WHEN) {
-        if (!e->negate) ein__shrink_part(ctx, e->ix[0], e->n, part);
-        ein__shrink_to(ctx, e->kid[0], part);
+    double c;
+    bool binary = e->op == EIN__X_BINARY, sum = binary && (e->fn == EIN__ADD || e->fn == EIN__SUB);
+    if (e->op == EIN__X_WHEN && !e->negate) ein__shrink_part(ctx, e->ix[0], e->n, part);
+    if (e->op == EIN__X_WHEN || (e->op == EIN__X_UNARY && ein__keeps_zero((ein__fn)e->fn)) ||
+        (binary && e->fn == EIN__DIV && ein__ex_is_const(ctx, e->kid[1], &c) && c != 0))
+        ein__shrink_to(ctx, e->kid[0], depth, part);
+    for (int k = 0; k < 2 && binary && e->fn == EIN__MUL; k++)
+        ein__shrink_to(ctx, e->kid[k], depth, part);
+    if (sum && depth < EIN__IMPLY_DEPTH) {
+        ein__nonzero other = *part;
+        ein__shrink_to(ctx, e->kid[0], depth + 1, part);
+        ein__shrink_to(ctx, e->kid[1], depth + 1, &other);
+        for (int k = 0; k < EIN__MAX_RANK; k++) {
+            if (other.lo[k] < part->lo[k]) part->lo[k] = other.lo[k];
+            if (other.hi[k] > part->hi[k]) part->hi[k] = other.hi[k];
+        }
     }
-    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
-        ein__shrink_to(ctx, e->kid[k], part);
     for (uint32_t k = 0; e->op == EIN__X_READ && !e->bits && k < e->nix; k++)
         ein__shrink_part(ctx, e->ix[k], ctx->value[e->val].shape.d[k], part);
 }
@@ -38,7 +49,7 @@ static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, p);
     const ein__value old = ctx->value[p.i];
-    ein__nonzero part;
+    ein__nonzero part = {{0}, {0}};
     ein__ix map[EIN__MAX_RANK], at[EIN__MAX_RANK];
     int64_t n[EIN__MAX_RANK];
     bool smaller = false;
@@ -46,7 +57,7 @@ static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p
         part.lo[k] = 0;
         part.hi[k] = s->n[k] - 1;
     }
-    ein__shrink_to(ctx, s->body, &part);
+    ein__shrink_to(ctx, s->body, 0, &part);
     for (uint32_t k = 0; k < s->nt; k++) {
         n[k] = part.hi[k] - part.lo[k] + 1;
         if (n[k] < 1) return (ein__ex){0};

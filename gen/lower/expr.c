@@ -320,14 +320,17 @@ static bool ein__keeps_zero(ein__fn fn) {
 
 enum { EIN__IMPLY_DEPTH = 8 };  // both sides of sums are looked at
 
-// Whether `ex` is 0 wherever the guard is false: a factor of it is, or all of its terms are.
+// Whether `ex` is 0 wherever the guard is false: a factor of it is, or all of its terms are. Of
+// functions squares are looked into, which are products; behind others the guard tells rules what
+// lies beside what.
 static bool ein__implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n, int depth) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double c;
     if (e->op == EIN__X_READ) return !e->bits && ein__read_implies(ctx, e, ix, n);
     if (e->op == EIN__X_WHEN) return ein__implies(ctx, e->kid[0], ix, n, depth);
     if (e->op == EIN__X_UNARY)
-        return ein__keeps_zero((ein__fn)e->fn) && ein__implies(ctx, e->kid[0], ix, n, depth);
+        return (e->fn == EIN__NEG || e->fn == EIN__SQUARE) &&
+               ein__implies(ctx, e->kid[0], ix, n, depth);
     if (e->op != EIN__X_BINARY) return false;
     bool both = e->fn == EIN__ADD || e->fn == EIN__SUB;
     if (both && depth == EIN__IMPLY_DEPTH) return false;
