@@ -418,13 +418,13 @@ typedef struct ein__buf {
 // Byte records interned to dense ids from 1 (0 is "none"). Equal bytes give the same id; records
 // never move, so pointers to them stay valid.
 typedef struct ein__slot {
-    uint32_t id;  // 0: free
-    uint32_t hash, size;
+    uint32_t id, hash;  // id 0: free
 } ein__slot;
 
 typedef struct ein__table {
-    const void **rec;  // stb_ds array; rec[0] unused
-    ein__slot *slot;   // open addressing, power of two
+    const void **rec;       // stb_ds array; rec[0] unused
+    uint32_t *hash, *size;  // of the records, likewise
+    ein__slot *slot;        // open addressing, power of two
     uint32_t mask;
     uint32_t derived;  // bytes that records begin with and that follow from the others
 } ein__table;
@@ -986,8 +986,8 @@ struct ein_ctx {
     ein_desc desc;
     ein_math asked;              // desc.math as it was; now it is what the plan is in
     const struct ein__gpu *gpu;  // desc.gpu's, NULL: it has no such name
-    ein__arena arena;
-    ein__table names;  // interned strings
+    ein__arena arena, forms;     // forms: of expressions and what they are made of
+    ein__table names;            // interned strings
 
     // Messages (base.c).
     ein_status status;
@@ -1053,6 +1053,7 @@ struct ein_ctx {
     uint64_t tried_uses;      // and its ein__derived.uses
     ein__derived *tried;      // derived programs that were planned in one way; stb_ds array
     ptrdiff_t values_before;  // the first plan was made
+    ptrdiff_t unmade;         // values that plans which were not taken had made (unmake.c)
     bool many;                // plans take so long to make that few are looked at ...
     bool led;                 // ... those alone that do as `lead` does
     ein__planning lead;
@@ -1155,6 +1156,19 @@ EIN__FN void ein__arena_free(ein__arena *a) {
         EIN_FREE(a->head);
         a->head = next;
     }
+}
+
+// Frees what was allocated since the arena's head was `head`, `used` bytes of it in use.
+EIN__FN void ein__arena_cut(ein__arena *a, struct ein__chunk *head, size_t used) {
+    while (a->head != head) {
+        struct ein__chunk *next = a->head->next;
+        EIN_FREE(a->head);
+        a->head = next;
+    }
+    if (!head) return;
+    size_t from = (sizeof *head + 15) & ~(size_t)15;
+    memset((char *)head + from + used, 0, head->used - used);
+    head->used = used;
 }
 
 #define EIN__NEW(arena, T, n) ((T *)ein__alloc(arena, (size_t)(n) * sizeof(T)))
@@ -1320,6 +1334,8 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
 
 // -------------------------------------------------------------------------------------- interning
 
+enum { EIN__LEAST_SLOTS = 256 };
+
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
 // what deriving does. The order of ids does not depend on it.
 static uint32_t ein__record_hash(const void *rec, size_t size) {
@@ -1345,20 +1361,19 @@ static uint32_t ein__record_hash(const void *rec, size_t size) {
     return (uint32_t)(h ^ h >> 32);
 }
 
-static void ein__table_grow(ein__table *t) {
-    uint32_t old = t->slot ? t->mask + 1 : 0, mask = (old ? old * 2 : 256) - 1;
-    ein__slot *slot = EIN_REALLOC(NULL, (mask + 1) * sizeof *slot);
+// Puts the records into so many slots, a power of two.
+static void ein__table_resize(ein__table *t, uint32_t n) {
+    ein__slot *slot = EIN_REALLOC(NULL, n * sizeof *slot);
     if (!slot) EIN_OUT_OF_MEMORY();
-    memset(slot, 0, (mask + 1) * sizeof *slot);
-    for (uint32_t i = 0; i < old; i++) {
-        if (!t->slot[i].id) continue;
-        uint32_t at = t->slot[i].hash & mask;
-        while (slot[at].id) at = (at + 1) & mask;
-        slot[at] = t->slot[i];
+    memset(slot, 0, n * sizeof *slot);
+    for (uint32_t id = 1; id < (uint32_t)arrlen(t->rec); id++) {
+        uint32_t at = t->hash[id] & (n - 1);
+        while (slot[at].id) at = (at + 1) & (n - 1);
+        slot[at] = (ein__slot){id, t->hash[id]};
     }
     EIN_FREE(t->slot);
     t->slot = slot;
-    t->mask = mask;
+    t->mask = n - 1;
 }
 
 // The slot of the record with these bytes, which is empty when there is none.
@@ -1366,7 +1381,7 @@ static uint32_t ein__record_slot(const ein__table *t, uint32_t hash, const char 
     uint32_t at = hash & t->mask;
     for (; t->slot[at].id; at = (at + 1) & t->mask) {
         const ein__slot *s = &t->slot[at];
-        if (s->hash == hash && s->size == size &&
+        if (s->hash == hash && t->size[s->id] == size &&
             !memcmp((const char *)t->rec[s->id] + t->derived, rec + t->derived, size - t->derived))
             break;
     }
@@ -1383,8 +1398,13 @@ EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) arrput(t->rec, NULL);
-    if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
+    if (!t->rec) {
+        arrput(t->rec, NULL);
+        arrput(t->hash, 0);
+        arrput(t->size, 0);
+    }
+    if (!t->slot) ein__table_resize(t, EIN__LEAST_SLOTS);
+    if ((uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_resize(t, 2 * (t->mask + 1));
     uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
     uint32_t at = ein__record_slot(t, hash, rec, size);
     if (t->slot[at].id) return t->slot[at].id;
@@ -1392,12 +1412,47 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
-    t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
+    arrput(t->hash, hash);
+    arrput(t->size, (uint32_t)size);
+    t->slot[at] = (ein__slot){id, hash};
     return id;
+}
+
+// Empties slot `at`; those behind it that were put there because it was taken move up (Knuth, The
+// Art of Computer Programming, volume 3, section 6.4, algorithm R).
+static void ein__slot_clear(ein__table *t, uint32_t at) {
+    for (uint32_t next = (at + 1) & t->mask; t->slot[next].id; next = (next + 1) & t->mask) {
+        uint32_t home = t->slot[next].hash & t->mask;
+        if (((next - home) & t->mask) < ((next - at) & t->mask)) continue;
+        t->slot[at] = t->slot[next];
+        at = next;
+    }
+    t->slot[at].id = 0;
+}
+
+// Forgets all records but the first `n`, the unused one among them. Few lie in few slots, which
+// caches hold.
+EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
+    ptrdiff_t had = arrlen(t->rec);
+    if (n < 1) n = 1;
+    if (n >= had) return;
+    uint32_t slots = t->mask + 1;
+    while (slots > EIN__LEAST_SLOTS && (uint32_t)n * 8 < slots) slots /= 2;
+    for (ptrdiff_t id = had - 1; id >= n && slots == t->mask + 1; id--) {
+        uint32_t at = t->hash[id] & t->mask;
+        while (t->slot[at].id != (uint32_t)id) at = (at + 1) & t->mask;
+        ein__slot_clear(t, at);
+    }
+    arrsetlen(t->rec, n);
+    arrsetlen(t->hash, n);
+    arrsetlen(t->size, n);
+    if (slots != t->mask + 1) ein__table_resize(t, slots);
 }
 
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
+    arrfree(t->hash);
+    arrfree(t->size);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }
@@ -9007,7 +9062,7 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     ein__ix known = {ein__interned(&ctx->indices, f, size)};
     if (known.i) return known;
     if (!ein__add_bounds(ctx, f)) return ein__ix_overflow(ctx);
-    return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, f, size)};
+    return (ein__ix){ein__intern(&ctx->forms, &ctx->indices, f, size)};
 }
 
 static uint32_t ein__atom_intern(ein_ctx *ctx, ein__atom_kind kind, uint32_t slot, int64_t n,
@@ -9019,7 +9074,7 @@ static uint32_t ein__atom_intern(ein_ctx *ctx, ein__atom_kind kind, uint32_t slo
     a.n = n;
     a.ix = ix;
     a.ex = ex;
-    return ein__intern(&ctx->arena, &ctx->atoms, &a, sizeof a);
+    return ein__intern(&ctx->forms, &ctx->atoms, &a, sizeof a);
 }
 
 // ------------------------------------------------------------------------------------ linear forms
@@ -9482,7 +9537,7 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->forms, &ctx->exprs, &clean, sizeof clean)};
     while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
     return ex;
 }
@@ -10174,7 +10229,7 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     clean.body = s->body;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
     ptrdiff_t known = arrlen(ctx->scopes.rec);
-    ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
+    ein__sc sc = {ein__intern(&ctx->forms, &ctx->scopes, &clean, sizeof clean)};
     EIN_ASSERT((ptrdiff_t)sc.i < known || ein__sc_verify(ctx, sc));
     return sc;
 }
@@ -40257,6 +40312,53 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
         arrput(ctx->plan.step, step);
     }
 }
+/* ---- unmake.c ---- */
+// Plans that are not taken leave nothing: the values and expressions that were made for them are
+// forgotten, since everything that goes through all values, or looks an expression up, would take
+// longer for them.
+
+// What a context has made.
+typedef struct ein__made {
+    ptrdiff_t value, form[4];
+    struct ein__chunk *chunk;
+    size_t used;
+} ein__made;
+
+static void ein__form_tables(ein_ctx *ctx, ein__table *table[4]) {
+    table[0] = &ctx->atoms;
+    table[1] = &ctx->indices;
+    table[2] = &ctx->exprs;
+    table[3] = &ctx->scopes;
+}
+
+static ein__made ein__made_now(ein_ctx *ctx) {
+    ein__made m = {.value = arrlen(ctx->value), .chunk = ctx->forms.head};
+    ein__table *table[4];
+    ein__form_tables(ctx, table);
+    for (int i = 0; i < 4; i++) m.form[i] = arrlen(table[i]->rec);
+    m.used = m.chunk ? m.chunk->used : 0;
+    return m;
+}
+
+// Forgets what was made since, of which nobody may know any more. Plans whose kernels are to be
+// measured are all kept.
+static void ein__unmake(ein_ctx *ctx, const ein__made *m) {
+    ein__table *table[4];
+    if (ctx->desc.probe) return;
+    ein__form_tables(ctx, table);
+    ctx->unmade += arrlen(ctx->value) - m->value;
+    arrsetlen(ctx->value, m->value);
+    for (int i = 0; i < 4; i++) ein__table_cut(table[i], m->form[i]);
+    ein__arena_cut(&ctx->forms, m->chunk, m->used);
+    for (int i = 0; i < EIN__KNOWN_ITERS; i++)
+        if (ctx->known_iter[i].ix >= (uint32_t)m->form[1])
+            ctx->known_iter[i] = (struct ein__known_iter){0};
+    for (ptrdiff_t i = m->form[2]; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
+    if (arrlen(ctx->reads) > m->form[2]) arrsetlen(ctx->reads, m->form[2]);
+    if (arrlen(ctx->counted) > m->form[2]) arrsetlen(ctx->counted, m->form[2]);
+    if (arrlen(ctx->kept) > m->value) arrsetlen(ctx->kept, m->value);
+    if (arrlen(ctx->unrounded) > m->value) arrsetlen(ctx->unrounded, m->value);
+}
 /* ---- plan.c ---- */
 // The plan of a program: the steps for its values in order, weight-only work split off, with what
 // kernels do together and what they do apart as it is cheapest.
@@ -40414,14 +40516,12 @@ static void ein__plan_selected(ein_ctx *ctx, ein__val *root, int nroot, bool **f
     }
 }
 
-// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
-static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
-    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
-        ein__pass_plan(ctx, other);
-    } else {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = *other;
-    }
+// Makes `other` the context's plan again unless the new one is `ok` and cheaper; whether it is.
+static bool ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
+    bool cheaper = ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other);
+    ein__pass_plan(ctx, cheaper ? other : &ctx->plan);
+    if (!cheaper) ctx->plan = *other;
+    return cheaper;
 }
 
 // The same; where calls became kernels under the layouts, also with these chosen from the start,
@@ -40435,7 +40535,7 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
         ctx->fallen = fell;
         ein__plan_selected(ctx, root, nroot, &again);
         ctx->fallen = NULL;
-        ein__keep_cheaper(ctx, &first, true);
+        (void)ein__keep_cheaper(ctx, &first, true);
     }
     arrfree(fell);
     arrfree(again);
@@ -40445,16 +40545,18 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__made made = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
         arrsetlen(ctx->norm, 0);
+        if (!ctx->status) ein__unmake(ctx, &made);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    ein__keep_cheaper(ctx, &apart, true);
+    if (!ein__keep_cheaper(ctx, &apart, true)) ein__unmake(ctx, &made);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -40482,11 +40584,12 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
                              bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__plan first = ctx->plan;
+    ein__made made = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     *flag = true;
     bool ok = build(ctx, root, nroot);
     *flag = false;
-    ein__keep_cheaper(ctx, &first, ok);
+    if (!ein__keep_cheaper(ctx, &first, ok) && ok) ein__unmake(ctx, &made);
     return ok;
 }
 
@@ -40652,7 +40755,7 @@ enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 enum { EIN__MANY_STEPS = 64, EIN__MANY_VALUES = 50000 };
 
 static bool ein__takes_long(const ein_ctx *ctx) {
-    ptrdiff_t made = arrlen(ctx->value) - ctx->values_before;
+    ptrdiff_t made = arrlen(ctx->value) + ctx->unmade - ctx->values_before;
     bool any = ctx->desc.probe || ctx->desc.form;
     return !any && (arrlen(ctx->plan.step) > EIN__MANY_STEPS || made > EIN__MANY_VALUES);
 }
@@ -40667,11 +40770,12 @@ static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
 }
 
 // Makes the plan that was made before, if there is one, the context's again unless the new one is
-// better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+// better, which then leaves nothing behind of what was made since `made`.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok, const ein__made *made) {
     if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
+        if (ok) ein__unmake(ctx, made);
     } else if (best->root) {
         ein__pass_plan(ctx, best);
     }
@@ -40725,6 +40829,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
         return !ctx->status;
     }
     ein__plan best = ctx->plan;
+    ein__made made = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     bool ok = ein__build_halves(ctx, root, nroot);
     ctx->typed = false;
@@ -40733,7 +40838,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.way = (ein__planning){ctx->approach, merging, ctx->online, ctx->channels_last};
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
-    else ein__keep_better(ctx, &best, ok);
+    else ein__keep_better(ctx, &best, ok, &made);
     return ok;
 }
 
@@ -40898,6 +41003,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
              *blocked = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     bool less;
     ein__plan best = ctx->plan;
+    ein__made made = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
@@ -40906,7 +41012,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.way = (ein__planning){.approach = ctx->approach, .channels_last = ctx->channels_last};
     ctx->many |= ein__takes_long(ctx);
-    ein__keep_better(ctx, &best, ok);
+    ein__keep_better(ctx, &best, ok, &made);
     if (!ok || !derive) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
@@ -41090,6 +41196,7 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
     ein__planned best = ein__planned_now(ctx), other = {.math = best.math, .libs = libs};
     bool calls = ein__has_calls(&best.plan, false);
     int64_t baseline = best.plan.baseline_ps ? best.plan.baseline_ps : ein__plan_cost(&best.plan);
+    ein__made made = ein__made_now(ctx);
     ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
@@ -41100,6 +41207,7 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
                               : ein__costs_less(&other.plan, &best.plan));
     if (!taken) ein__plan_again(ctx, &best);
     ein__forget_plan(taken ? &best : &other);
+    if (ok && !taken) ein__unmake(ctx, &made);
     // What is gained is gained over the plan with all libraries.
     if (taken) ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;
@@ -41123,6 +41231,7 @@ static bool ein__try_fewer_calls(ein_ctx *ctx) {
 static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     int64_t near = ein__muldiv(ein__plan_cost(&best.plan), 100 + EIN__NEAR_PERCENT, 100);
+    ein__made made = ein__made_now(ctx);
     ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
@@ -41133,6 +41242,7 @@ static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer
     bool taken = ok && ein__costs_less(&other.plan, &best.plan);
     if (!taken) ein__plan_again(ctx, &best);
     ein__forget_plan(taken ? &best : &other);
+    if (ok && !taken) ein__unmake(ctx, &made);
     return ok;
 }
 
@@ -41148,7 +41258,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
     ctx->least_ps = 0;
     ctx->many = false;
-    ctx->values_before = arrlen(ctx->value);
+    ctx->values_before = arrlen(ctx->value) + ctx->unmade;
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;
@@ -64765,6 +64875,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
     ein__arena_free(&ctx->arena);
+    ein__arena_free(&ctx->forms);
     EIN_FREE(ctx);
 }
 

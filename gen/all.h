@@ -146,6 +146,7 @@
 #include "plan/finish.c"
 #include "plan/memory.c"
 #include "plan/step.c"
+#include "plan/unmake.c"
 #include "plan/plan.c"
 #include "plan/ways.c"
 #include "plan/cheapest.c"

@@ -92,6 +92,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
     ein__arena_free(&ctx->arena);
+    ein__arena_free(&ctx->forms);
     EIN_FREE(ctx);
 }
 

@@ -51,6 +51,19 @@ EIN__FN void ein__arena_free(ein__arena *a) {
     }
 }
 
+// Frees what was allocated since the arena's head was `head`, `used` bytes of it in use.
+EIN__FN void ein__arena_cut(ein__arena *a, struct ein__chunk *head, size_t used) {
+    while (a->head != head) {
+        struct ein__chunk *next = a->head->next;
+        EIN_FREE(a->head);
+        a->head = next;
+    }
+    if (!head) return;
+    size_t from = (sizeof *head + 15) & ~(size_t)15;
+    memset((char *)head + from + used, 0, head->used - used);
+    head->used = used;
+}
+
 #define EIN__NEW(arena, T, n) ((T *)ein__alloc(arena, (size_t)(n) * sizeof(T)))
 
 // -------------------------------------------------------------------------------------- text
@@ -214,6 +227,8 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
 
 // -------------------------------------------------------------------------------------- interning
 
+enum { EIN__LEAST_SLOTS = 256 };
+
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
 // what deriving does. The order of ids does not depend on it.
 static uint32_t ein__record_hash(const void *rec, size_t size) {
@@ -239,20 +254,19 @@ static uint32_t ein__record_hash(const void *rec, size_t size) {
     return (uint32_t)(h ^ h >> 32);
 }
 
-static void ein__table_grow(ein__table *t) {
-    uint32_t old = t->slot ? t->mask + 1 : 0, mask = (old ? old * 2 : 256) - 1;
-    ein__slot *slot = EIN_REALLOC(NULL, (mask + 1) * sizeof *slot);
+// Puts the records into so many slots, a power of two.
+static void ein__table_resize(ein__table *t, uint32_t n) {
+    ein__slot *slot = EIN_REALLOC(NULL, n * sizeof *slot);
     if (!slot) EIN_OUT_OF_MEMORY();
-    memset(slot, 0, (mask + 1) * sizeof *slot);
-    for (uint32_t i = 0; i < old; i++) {
-        if (!t->slot[i].id) continue;
-        uint32_t at = t->slot[i].hash & mask;
-        while (slot[at].id) at = (at + 1) & mask;
-        slot[at] = t->slot[i];
+    memset(slot, 0, n * sizeof *slot);
+    for (uint32_t id = 1; id < (uint32_t)arrlen(t->rec); id++) {
+        uint32_t at = t->hash[id] & (n - 1);
+        while (slot[at].id) at = (at + 1) & (n - 1);
+        slot[at] = (ein__slot){id, t->hash[id]};
     }
     EIN_FREE(t->slot);
     t->slot = slot;
-    t->mask = mask;
+    t->mask = n - 1;
 }
 
 // The slot of the record with these bytes, which is empty when there is none.
@@ -260,7 +274,7 @@ static uint32_t ein__record_slot(const ein__table *t, uint32_t hash, const char 
     uint32_t at = hash & t->mask;
     for (; t->slot[at].id; at = (at + 1) & t->mask) {
         const ein__slot *s = &t->slot[at];
-        if (s->hash == hash && s->size == size &&
+        if (s->hash == hash && t->size[s->id] == size &&
             !memcmp((const char *)t->rec[s->id] + t->derived, rec + t->derived, size - t->derived))
             break;
     }
@@ -277,8 +291,13 @@ EIN__FN uint32_t ein__interned(const ein__table *t, const void *rec, size_t size
 
 // Id of the record with these bytes (padding included: records are zeroed before they are filled).
 EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size_t size) {
-    if (!t->rec) arrput(t->rec, NULL);
-    if (!t->slot || (uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_grow(t);
+    if (!t->rec) {
+        arrput(t->rec, NULL);
+        arrput(t->hash, 0);
+        arrput(t->size, 0);
+    }
+    if (!t->slot) ein__table_resize(t, EIN__LEAST_SLOTS);
+    if ((uint32_t)arrlen(t->rec) * 2 > t->mask) ein__table_resize(t, 2 * (t->mask + 1));
     uint32_t hash = ein__record_hash((const char *)rec + t->derived, size - t->derived);
     uint32_t at = ein__record_slot(t, hash, rec, size);
     if (t->slot[at].id) return t->slot[at].id;
@@ -286,12 +305,47 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     memcpy(copy, rec, size);
     uint32_t id = (uint32_t)arrlen(t->rec);
     arrput(t->rec, copy);
-    t->slot[at] = (ein__slot){id, hash, (uint32_t)size};
+    arrput(t->hash, hash);
+    arrput(t->size, (uint32_t)size);
+    t->slot[at] = (ein__slot){id, hash};
     return id;
+}
+
+// Empties slot `at`; those behind it that were put there because it was taken move up (Knuth, The
+// Art of Computer Programming, volume 3, section 6.4, algorithm R).
+static void ein__slot_clear(ein__table *t, uint32_t at) {
+    for (uint32_t next = (at + 1) & t->mask; t->slot[next].id; next = (next + 1) & t->mask) {
+        uint32_t home = t->slot[next].hash & t->mask;
+        if (((next - home) & t->mask) < ((next - at) & t->mask)) continue;
+        t->slot[at] = t->slot[next];
+        at = next;
+    }
+    t->slot[at].id = 0;
+}
+
+// Forgets all records but the first `n`, the unused one among them. Few lie in few slots, which
+// caches hold.
+EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
+    ptrdiff_t had = arrlen(t->rec);
+    if (n < 1) n = 1;
+    if (n >= had) return;
+    uint32_t slots = t->mask + 1;
+    while (slots > EIN__LEAST_SLOTS && (uint32_t)n * 8 < slots) slots /= 2;
+    for (ptrdiff_t id = had - 1; id >= n && slots == t->mask + 1; id--) {
+        uint32_t at = t->hash[id] & t->mask;
+        while (t->slot[at].id != (uint32_t)id) at = (at + 1) & t->mask;
+        ein__slot_clear(t, at);
+    }
+    arrsetlen(t->rec, n);
+    arrsetlen(t->hash, n);
+    arrsetlen(t->size, n);
+    if (slots != t->mask + 1) ein__table_resize(t, slots);
 }
 
 EIN__FN void ein__table_free(ein__table *t) {
     arrfree(t->rec);
+    arrfree(t->hash);
+    arrfree(t->size);
     EIN_FREE(t->slot);
     *t = (ein__table){0};
 }

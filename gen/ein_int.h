@@ -48,13 +48,13 @@ typedef struct ein__buf {
 // Byte records interned to dense ids from 1 (0 is "none"). Equal bytes give the same id; records
 // never move, so pointers to them stay valid.
 typedef struct ein__slot {
-    uint32_t id;  // 0: free
-    uint32_t hash, size;
+    uint32_t id, hash;  // id 0: free
 } ein__slot;
 
 typedef struct ein__table {
-    const void **rec;  // stb_ds array; rec[0] unused
-    ein__slot *slot;   // open addressing, power of two
+    const void **rec;       // stb_ds array; rec[0] unused
+    uint32_t *hash, *size;  // of the records, likewise
+    ein__slot *slot;        // open addressing, power of two
     uint32_t mask;
     uint32_t derived;  // bytes that records begin with and that follow from the others
 } ein__table;
@@ -616,8 +616,8 @@ struct ein_ctx {
     ein_desc desc;
     ein_math asked;              // desc.math as it was; now it is what the plan is in
     const struct ein__gpu *gpu;  // desc.gpu's, NULL: it has no such name
-    ein__arena arena;
-    ein__table names;  // interned strings
+    ein__arena arena, forms;     // forms: of expressions and what they are made of
+    ein__table names;            // interned strings
 
     // Messages (base.c).
     ein_status status;
@@ -683,6 +683,7 @@ struct ein_ctx {
     uint64_t tried_uses;      // and its ein__derived.uses
     ein__derived *tried;      // derived programs that were planned in one way; stb_ds array
     ptrdiff_t values_before;  // the first plan was made
+    ptrdiff_t unmade;         // values that plans which were not taken had made (unmake.c)
     bool many;                // plans take so long to make that few are looked at ...
     bool led;                 // ... those alone that do as `lead` does
     ein__planning lead;

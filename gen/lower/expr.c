@@ -53,7 +53,7 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->forms, &ctx->exprs, &clean, sizeof clean)};
     while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
     return ex;
 }
@@ -745,7 +745,7 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     clean.body = s->body;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) clean.n[i] = s->n[i];
     ptrdiff_t known = arrlen(ctx->scopes.rec);
-    ein__sc sc = {ein__intern(&ctx->arena, &ctx->scopes, &clean, sizeof clean)};
+    ein__sc sc = {ein__intern(&ctx->forms, &ctx->scopes, &clean, sizeof clean)};
     EIN_ASSERT((ptrdiff_t)sc.i < known || ein__sc_verify(ctx, sc));
     return sc;
 }

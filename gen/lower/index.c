@@ -235,7 +235,7 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     ein__ix known = {ein__interned(&ctx->indices, f, size)};
     if (known.i) return known;
     if (!ein__add_bounds(ctx, f)) return ein__ix_overflow(ctx);
-    return (ein__ix){ein__intern(&ctx->arena, &ctx->indices, f, size)};
+    return (ein__ix){ein__intern(&ctx->forms, &ctx->indices, f, size)};
 }
 
 static uint32_t ein__atom_intern(ein_ctx *ctx, ein__atom_kind kind, uint32_t slot, int64_t n,
@@ -247,7 +247,7 @@ static uint32_t ein__atom_intern(ein_ctx *ctx, ein__atom_kind kind, uint32_t slo
     a.n = n;
     a.ix = ix;
     a.ex = ex;
-    return ein__intern(&ctx->arena, &ctx->atoms, &a, sizeof a);
+    return ein__intern(&ctx->forms, &ctx->atoms, &a, sizeof a);
 }
 
 // ------------------------------------------------------------------------------------ linear forms

@@ -82,6 +82,7 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
     ein__planned best = ein__planned_now(ctx), other = {.math = best.math, .libs = libs};
     bool calls = ein__has_calls(&best.plan, false);
     int64_t baseline = best.plan.baseline_ps ? best.plan.baseline_ps : ein__plan_cost(&best.plan);
+    ein__made made = ein__made_now(ctx);
     ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
@@ -92,6 +93,7 @@ static bool ein__try_libs(ein_ctx *ctx, ein_libs libs) {
                               : ein__costs_less(&other.plan, &best.plan));
     if (!taken) ein__plan_again(ctx, &best);
     ein__forget_plan(taken ? &best : &other);
+    if (ok && !taken) ein__unmake(ctx, &made);
     // What is gained is gained over the plan with all libraries.
     if (taken) ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;
@@ -115,6 +117,7 @@ static bool ein__try_fewer_calls(ein_ctx *ctx) {
 static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     int64_t near = ein__muldiv(ein__plan_cost(&best.plan), 100 + EIN__NEAR_PERCENT, 100);
+    ein__made made = ein__made_now(ctx);
     ctx->lead = best.plan.way;
     ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
@@ -125,6 +128,7 @@ static bool ein__try_math(ein_ctx *ctx, ein_math math, ein_libs libs, bool fewer
     bool taken = ok && ein__costs_less(&other.plan, &best.plan);
     if (!taken) ein__plan_again(ctx, &best);
     ein__forget_plan(taken ? &best : &other);
+    if (ok && !taken) ein__unmake(ctx, &made);
     return ok;
 }
 
@@ -140,7 +144,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs libs = ctx->desc.libs;
     ctx->least_ps = 0;
     ctx->many = false;
-    ctx->values_before = arrlen(ctx->value);
+    ctx->values_before = arrlen(ctx->value) + ctx->unmade;
     bool ok = ein__plan_math(ctx), one = ctx->desc.probe || ctx->desc.form;
     bool alone = one || ctx->desc.only_math, fewer = !one && !ctx->desc.baseline;
     int least = alone ? (int)ctx->asked : 0;

@@ -154,14 +154,12 @@ static void ein__plan_selected(ein_ctx *ctx, ein__val *root, int nroot, bool **f
     }
 }
 
-// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
-static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
-    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
-        ein__pass_plan(ctx, other);
-    } else {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = *other;
-    }
+// Makes `other` the context's plan again unless the new one is `ok` and cheaper; whether it is.
+static bool ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
+    bool cheaper = ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other);
+    ein__pass_plan(ctx, cheaper ? other : &ctx->plan);
+    if (!cheaper) ctx->plan = *other;
+    return cheaper;
 }
 
 // The same; where calls became kernels under the layouts, also with these chosen from the start,
@@ -175,7 +173,7 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
         ctx->fallen = fell;
         ein__plan_selected(ctx, root, nroot, &again);
         ctx->fallen = NULL;
-        ein__keep_cheaper(ctx, &first, true);
+        (void)ein__keep_cheaper(ctx, &first, true);
     }
     arrfree(fell);
     arrfree(again);
@@ -185,16 +183,18 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *with = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__made made = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
         arrsetlen(ctx->norm, 0);
+        if (!ctx->status) ein__unmake(ctx, &made);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    ein__keep_cheaper(ctx, &apart, true);
+    if (!ein__keep_cheaper(ctx, &apart, true)) ein__unmake(ctx, &made);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -222,11 +222,12 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
 static bool ein__build_again(ein_ctx *ctx, ein__val *root, int nroot, bool *flag,
                              bool (*build)(ein_ctx *, ein__val *, int)) {
     ein__plan first = ctx->plan;
+    ein__made made = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     *flag = true;
     bool ok = build(ctx, root, nroot);
     *flag = false;
-    ein__keep_cheaper(ctx, &first, ok);
+    if (!ein__keep_cheaper(ctx, &first, ok) && ok) ein__unmake(ctx, &made);
     return ok;
 }
 

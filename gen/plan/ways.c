@@ -24,7 +24,7 @@ enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 enum { EIN__MANY_STEPS = 64, EIN__MANY_VALUES = 50000 };
 
 static bool ein__takes_long(const ein_ctx *ctx) {
-    ptrdiff_t made = arrlen(ctx->value) - ctx->values_before;
+    ptrdiff_t made = arrlen(ctx->value) + ctx->unmade - ctx->values_before;
     bool any = ctx->desc.probe || ctx->desc.form;
     return !any && (arrlen(ctx->plan.step) > EIN__MANY_STEPS || made > EIN__MANY_VALUES);
 }
@@ -39,11 +39,12 @@ static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
 }
 
 // Makes the plan that was made before, if there is one, the context's again unless the new one is
-// better.
-static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
+// better, which then leaves nothing behind of what was made since `made`.
+static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok, const ein__made *made) {
     if (best->root && (!ok || !ein__is_better_plan(ctx, best))) {
         ein__pass_plan(ctx, &ctx->plan);
         ctx->plan = *best;
+        if (ok) ein__unmake(ctx, made);
     } else if (best->root) {
         ein__pass_plan(ctx, best);
     }
@@ -97,6 +98,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
         return !ctx->status;
     }
     ein__plan best = ctx->plan;
+    ein__made made = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     bool ok = ein__build_halves(ctx, root, nroot);
     ctx->typed = false;
@@ -105,7 +107,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.way = (ein__planning){ctx->approach, merging, ctx->online, ctx->channels_last};
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
-    else ein__keep_better(ctx, &best, ok);
+    else ein__keep_better(ctx, &best, ok, &made);
     return ok;
 }
 
@@ -270,6 +272,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
              *blocked = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     bool less;
     ein__plan best = ctx->plan;
+    ein__made made = ein__made_now(ctx);
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_rows(ctx, plain, nroot, ein__build_baseline);
@@ -278,7 +281,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.way = (ein__planning){.approach = ctx->approach, .channels_last = ctx->channels_last};
     ctx->many |= ein__takes_long(ctx);
-    ein__keep_better(ctx, &best, ok);
+    ein__keep_better(ctx, &best, ok, &made);
     if (!ok || !derive) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     memcpy(whole, root, (size_t)nroot * sizeof *root);
