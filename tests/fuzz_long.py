@@ -1,6 +1,6 @@
 """Pieces of models for fuzz_pieces.py whose rows are long: steps against caches, many rows of few
 heads, layers behind one mask, sums of integers and places of extrema that blocks share, norms and
-sums of what comes before along two dimensions."""
+sums of what comes before along two dimensions, rows against columns."""
 
 from fuzz_base import ranges
 
@@ -282,6 +282,48 @@ def before(p):
           **dict(zip(names, shape)))
 
 
+def crosses(p):
+    """Reductions whose terms are functions of what a row and what a column have, one value of
+    each or two, or of what all rows have; windows of a tensor against a filter."""
+    b = p.usual({}, {}, {"b": p.any(1, 2, 3)})
+    rows, cols = p.size(20, 64, 130, 200, most=129), p.size(24, 64, 140, 260, most=129)
+    i, j = parted(p, "i", rows), parted(p, "j", cols)
+    k = parted(p, "k", p.size(5, 16, 33, 64, 100))
+    types = p.usual(("f32",), ("f32", "f16", "bf16"))
+    own = p.usual(b, b, {})
+    x, y = laid(p, ranges(b, i, k), p.any(*types), 0.2), laid(p, ranges(own, j, k), p.any(*types))
+    more = [laid(p, ranges(p.any(b, {}), p.any(i, i, {}), k), p.any(*types)),
+            laid(p, ranges(p.any(own, {}), j, k), p.any(*types), 0.2)]
+    some = p.any(*k)
+    v, w = f"{p.given(k[some])}[{some}]", f"{p.weight(cols)}[{flat(j, 'j')}]"
+    near = f"({x} - {y})"
+    term = p.any(f"abs{near}", f"abs{near}", f"max({x}, {y})", f"{v}*tanh({x} + {y})",
+                 f"sqrt(square{near} + square({more[0]} - {more[1]}))", f"exp(-abs{near})",
+                 f"abs({x}*{v} - {y})", f"abs({x} - {more[1]})*{y}", f"min({x}*{w}, {y})",
+                 f"relu({x} + {y} - {v})", f"abs({x} + {more[0]} - {y}*{v})", f"{x} + {y}",
+                 f"select({x} < {y}, {v}, {more[1]})", f"max({near}, 0.2*{near})*{v}")
+    how = p.any("sum", "sum", "sum", "max", "min", "prod")
+    if how == "prod":
+        term = f"(1 + 0.02*({term}))"
+    box, order = ranges(b, i, j), list(ranges(b, i, j))
+    if p.chance(0.4):
+        p.rng.shuffle(order)
+    at = ",".join(order)
+    z = p.let(at, f"{how}({','.join(k)}) ({term})", **box, **k)
+    p.out(z, 0.5)
+    if p.chance(0.6):
+        axis = p.any(*box)
+        p.let(at, p.any("tanh(%s)", "relu(%s) + 1", "0.1*%s") % f"({z}[{at}] + "
+              f"{p.weight(box[axis])}[{axis}])", out=True, **box)
+    else:
+        p.out(z)
+
+
+def flat(parts, name):
+    """The number that one or two iterators count."""
+    return name if name * 2 not in parts else f"{name}*{parts[name * 2]}+{name * 2}"
+
+
 KINDS = {"shared": shared, "layers": layers, "counts": counts, "whole": whole, "norms": norms,
-         "before": before}
+         "before": before, "crosses": crosses}
 TYPED = {"caches": caches}
