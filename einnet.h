@@ -1131,11 +1131,13 @@ struct ein__chunk {
 
 enum { EIN__CHUNK = 64 * 1024, EIN__MAX_ERRORS = 20 };
 
+static size_t ein__rounded_up(size_t size) { return (size + 15) & ~(size_t)15; }
+
 EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
-    size = (size + 15) & ~(size_t)15;
+    size = ein__rounded_up(size);
     struct ein__chunk *c = a->head;
     if (!c || c->cap - c->used < size) {
-        size_t head = (sizeof *c + 15) & ~(size_t)15;
+        size_t head = ein__rounded_up(sizeof *c);
         size_t cap = size > EIN__CHUNK ? size : EIN__CHUNK;
         c = EIN_REALLOC(NULL, head + cap);
         if (!c) EIN_OUT_OF_MEMORY();
@@ -1144,7 +1146,7 @@ EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
         c->next = a->head;
         a->head = c;
     }
-    size_t head = (sizeof *c + 15) & ~(size_t)15;
+    size_t head = ein__rounded_up(sizeof *c);
     void *p = (char *)c + head + c->used;
     c->used += size;
     return p;
@@ -1166,8 +1168,7 @@ EIN__FN void ein__arena_cut(ein__arena *a, struct ein__chunk *head, size_t used)
         a->head = next;
     }
     if (!head) return;
-    size_t from = (sizeof *head + 15) & ~(size_t)15;
-    memset((char *)head + from + used, 0, head->used - used);
+    memset((char *)head + ein__rounded_up(sizeof *head) + used, 0, head->used - used);
     head->used = used;
 }
 
@@ -1334,7 +1335,7 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
 
 // -------------------------------------------------------------------------------------- interning
 
-enum { EIN__LEAST_SLOTS = 256 };
+enum { EIN__LEAST_SLOTS = 256 };  // of a table, a power of two
 
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
 // what deriving does. The order of ids does not depend on it.
@@ -18772,7 +18773,7 @@ enum {
     EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32,
-    EIN__CROSS_SUMS = 48
+    EIN__CROSS_SUMS = 48  // of a thread, see ein__cross_alone
 };
 
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
@@ -19127,6 +19128,14 @@ static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
         if (ein__patch_of(ctx, s, p->read[k], p->group[k], p->depth, h->box)) h->side = k + 1;
 }
 
+// The iterator along which a result with strides `out` has its neighbours; -1: it is one element.
+static int ein__innermost_of(const ein__scope *s, const int64_t *out) {
+    int lane = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    return lane;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -19135,9 +19144,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1};
     if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
     uint32_t in[2] = {ein__read_slots(ctx, read[0]), ein__read_slots(ctx, read[1])};
-    int lane = -1;
-    for (uint32_t i = 0; i < s->nt; i++)
-        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    int lane = ein__innermost_of(s, out);
     p->math = ein__tensor_math(ctx, read);
     ein__tensor_held(ctx, read, p);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
@@ -19607,7 +19614,10 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
 // registers as they do for a product (templates/tiles_cross.cu): loops over the terms of each
 // result would read both anew.
 
-enum { EIN__CROSS_NODES = 64, EIN__CROSS_EACH = 256 };
+enum {
+    EIN__CROSS_NODES = 64,  // looked at in a term
+    EIN__CROSS_EACH = 256   // instructions of one
+};
 
 // What is looked for: the iterators that rows and columns may use, and what was found.
 typedef struct ein__crossing {
@@ -19738,9 +19748,7 @@ EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *
     *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1, .alpha = 1, .held = EIN__NDTYPE};
     if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, s, &z)) return false;
     if (!ein__cross_walk(&z, s->body) || !z.nseen || z.each > EIN__CROSS_EACH) return false;
-    int lane = -1;
-    for (uint32_t i = 0; i < s->nt; i++)
-        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    int lane = ein__innermost_of(s, out);
     p->scattered = (z.side[0] & z.side[1]) >> lane & 1;
     int col = !p->scattered && (z.side[0] >> lane & 1) ? 0 : 1;
     for (int k = 0; k < 2; k++) {
@@ -49164,7 +49172,7 @@ static const char *const ein__tmpl_tiles_cross[] = {
     "        }",
     "    }",
     "",
-    "    // As product_tile::multiply.",
+    "    // As product_tile::multiply, with feeds of two values and a start of each sum.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B, typename T>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a,",
     "                                             crossed_loads<B, T> load_b, bool next_early,",

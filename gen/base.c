@@ -24,11 +24,13 @@ struct ein__chunk {
 
 enum { EIN__CHUNK = 64 * 1024, EIN__MAX_ERRORS = 20 };
 
+static size_t ein__rounded_up(size_t size) { return (size + 15) & ~(size_t)15; }
+
 EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
-    size = (size + 15) & ~(size_t)15;
+    size = ein__rounded_up(size);
     struct ein__chunk *c = a->head;
     if (!c || c->cap - c->used < size) {
-        size_t head = (sizeof *c + 15) & ~(size_t)15;
+        size_t head = ein__rounded_up(sizeof *c);
         size_t cap = size > EIN__CHUNK ? size : EIN__CHUNK;
         c = EIN_REALLOC(NULL, head + cap);
         if (!c) EIN_OUT_OF_MEMORY();
@@ -37,7 +39,7 @@ EIN__FN void *ein__alloc(ein__arena *a, size_t size) {
         c->next = a->head;
         a->head = c;
     }
-    size_t head = (sizeof *c + 15) & ~(size_t)15;
+    size_t head = ein__rounded_up(sizeof *c);
     void *p = (char *)c + head + c->used;
     c->used += size;
     return p;
@@ -59,8 +61,7 @@ EIN__FN void ein__arena_cut(ein__arena *a, struct ein__chunk *head, size_t used)
         a->head = next;
     }
     if (!head) return;
-    size_t from = (sizeof *head + 15) & ~(size_t)15;
-    memset((char *)head + from + used, 0, head->used - used);
+    memset((char *)head + ein__rounded_up(sizeof *head) + used, 0, head->used - used);
     head->used = used;
 }
 
@@ -227,7 +228,7 @@ EIN__FN uint64_t ein__splitmix(uint64_t x) {
 
 // -------------------------------------------------------------------------------------- interning
 
-enum { EIN__LEAST_SLOTS = 256 };
+enum { EIN__LEAST_SLOTS = 256 };  // of a table, a power of two
 
 // Sixteen bytes at a time, in two chains that a processor runs side by side: interning is most of
 // what deriving does. The order of ids does not depend on it.

@@ -117,7 +117,7 @@ struct cross_tile : product_tile<BM, BN, KC, PARTS, RM, RN, V> {
         }
     }
 
-    // As product_tile::multiply.
+    // As product_tile::multiply, with feeds of two values and a start of each sum.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B, typename T>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a,
                                              crossed_loads<B, T> load_b, bool next_early,

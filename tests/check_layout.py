@@ -553,6 +553,16 @@ def windows(checks):
                  "; ".join("%s: %s" % s for s in plan.steps))
 
 
+def crossed(checks):
+    """Terms of rows and columns that are no products are tiles, whatever they are reduced by."""
+    path = os.path.join(ROOT, "tests", "unseen", "pairwise.ein")
+    plan = emit(path)
+    tiled = {n for n, c in plan.steps if c.startswith("k_product")}
+    wanted = {"city", "far", "tried", "turned", "near", "own", "adder", "kernel"}
+    checks.check("rows against columns", wanted <= tiled and "cross_tile<2, 2," in plan.text,
+                 "; ".join("%s: %s" % s for s in plan.steps))
+
+
 def streamed(checks):
     """Filters lie so that neighbouring ones stream by vectors and meet all pixels."""
     path = os.path.join(ROOT, "tests", "unseen", "few_positions.ein")
@@ -629,6 +639,7 @@ def main():
     shuffled(checks)
     windows(checks)
     streamed(checks)
+    crossed(checks)
     for options in ([], ["--libs", "none"], ["--math", "tf32"]):
         dense(checks, options)
     for name in MODELS:

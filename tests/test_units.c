@@ -1,6 +1,6 @@
-// The tests that see the library's inside, as one program: the algebra, the estimates, the API.
-// `test_units table` prints estimates of well-known calls; `test_units MODEL...` also checks the
-// algebra of these models. Ends with `N passed, N failed`.
+// The tests that see the library's inside, as one program: the algebra, the estimates, the API,
+// what plans leave. `test_units table` prints estimates of well-known calls; `test_units MODEL...`
+// also checks the algebra of these models. Ends with `N passed, N failed`.
 #include <stdlib.h>
 
 static int allocations_left = -1;  // of test_api.c; below 0: any number
@@ -19,6 +19,7 @@ static void *limited_realloc(void *p, size_t n) {
 #include "test_algebra.c"
 #include "test_api.c"
 #include "test_cost.c"
+#include "test_unmake.c"
 
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "table")) {
@@ -28,6 +29,7 @@ int main(int argc, char **argv) {
     test_algebra();
     test_api();
     test_cost(false);
+    test_unmake();
     for (int i = 1; i < argc; i++) check_model(argv[i]);
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0 || !passed;

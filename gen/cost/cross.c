@@ -3,7 +3,10 @@
 // registers as they do for a product (templates/tiles_cross.cu): loops over the terms of each
 // result would read both anew.
 
-enum { EIN__CROSS_NODES = 64, EIN__CROSS_EACH = 256 };
+enum {
+    EIN__CROSS_NODES = 64,  // looked at in a term
+    EIN__CROSS_EACH = 256   // instructions of one
+};
 
 // What is looked for: the iterators that rows and columns may use, and what was found.
 typedef struct ein__crossing {
@@ -134,9 +137,7 @@ EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *
     *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1, .alpha = 1, .held = EIN__NDTYPE};
     if (s->reduce == EIN__R_NONE || !s->ns || !ein__cross_sides(ctx, s, &z)) return false;
     if (!ein__cross_walk(&z, s->body) || !z.nseen || z.each > EIN__CROSS_EACH) return false;
-    int lane = -1;
-    for (uint32_t i = 0; i < s->nt; i++)
-        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    int lane = ein__innermost_of(s, out);
     p->scattered = (z.side[0] & z.side[1]) >> lane & 1;
     int col = !p->scattered && (z.side[0] >> lane & 1) ? 0 : 1;
     for (int k = 0; k < 2; k++) {

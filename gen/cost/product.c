@@ -59,7 +59,7 @@ enum {
     EIN__PRODUCT_TILES = 50,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32,
-    EIN__CROSS_SUMS = 48
+    EIN__CROSS_SUMS = 48  // of a thread, see ein__cross_alone
 };
 
 // But for warpgroups no tile's steps take more than the 99 KB that a block has on sm_86 and sm_89,
@@ -414,6 +414,14 @@ static void ein__match_patch(ein_ctx *ctx, const ein__scope *s, ein__tiled *p) {
         if (ein__patch_of(ctx, s, p->read[k], p->group[k], p->depth, h->box)) h->side = k + 1;
 }
 
+// The iterator along which a result with strides `out` has its neighbours; -1: it is one element.
+static int ein__innermost_of(const ein__scope *s, const int64_t *out) {
+    int lane = -1;
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    return lane;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -422,9 +430,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     *p = (ein__tiled){.extent = {1, 1, 1}, .depth = 1};
     if (!ein__two_factors(ctx, s, read, &p->alpha)) return false;
     uint32_t in[2] = {ein__read_slots(ctx, read[0]), ein__read_slots(ctx, read[1])};
-    int lane = -1;
-    for (uint32_t i = 0; i < s->nt; i++)
-        if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
+    int lane = ein__innermost_of(s, out);
     p->math = ein__tensor_math(ctx, read);
     ein__tensor_held(ctx, read, p);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;

@@ -19,6 +19,15 @@ static ein__ex cross_term(ein_ctx *ctx, int which, ein__ex a, ein__ex c, ein__ex
 
 enum { CROSS_TERMS = 7 };
 
+// What is no such reduction would be computed by loops.
+static void is_cross(ein_ctx *ctx, ein__val v) {
+    ein__tiled p;
+    const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
+    if (ein__match_cross(ctx, s, ctx->plan.layout[v.i].stride, &p)) return;
+    fprintf(stderr, "no tile has rows and columns of this\n");
+    exit(1);
+}
+
 static void cross(ein_ctx *ctx, int which, ein__red how, int64_t b, int64_t m, int64_t n, int64_t k,
                   const char *order) {
     ein__dtype type = (m + n) % 3 ? EIN__F32 : EIN__F16;
@@ -31,6 +40,7 @@ static void cross(ein_ctx *ctx, int which, ein__red how, int64_t b, int64_t m, i
     // Of many factors the product stays what a float holds.
     if (how == EIN__R_PROD) term = BIN(ADD, NUM(1), BIN(MUL, term, NUM(0.01)));
     ein__val y = define(ctx, EIN__F32, how, 3, 1, DIMS(b, m, n, k), term);
+    is_cross(ctx, y);
     layout(ctx, a, order, 0, 0);
     layout(ctx, c2, order, 0, 0);
     CHECK("cross", EIN__K_PRODUCT, y);
@@ -55,6 +65,7 @@ static void cross_window(ein_ctx *ctx, ein__red how, double pad, int64_t c, int6
     ein__ex tap = READ(w, 0, jf, ic, ir, is);
     ein__ex term = how == EIN__R_SUM ? UN(ABS, BIN(SUB, at, tap)) : BIN(ADD, at, tap);
     ein__val y = define(ctx, EIN__F32, how, 4, 3, DIMS(2, f, h, h, c, r, r), term);
+    is_cross(ctx, y);
     CHECK("cross_window", EIN__K_PRODUCT, y);
     layout(ctx, y, "0231", 0, 0);
     CHECK("cross_window_last", EIN__K_PRODUCT, y);
