@@ -1419,20 +1419,9 @@ EIN__FN uint32_t ein__intern(ein__arena *a, ein__table *t, const void *rec, size
     return id;
 }
 
-// Empties slot `at`; those behind it that were put there because it was taken move up (Knuth, The
-// Art of Computer Programming, volume 3, section 6.4, algorithm R).
-static void ein__slot_clear(ein__table *t, uint32_t at) {
-    for (uint32_t next = (at + 1) & t->mask; t->slot[next].id; next = (next + 1) & t->mask) {
-        uint32_t home = t->slot[next].hash & t->mask;
-        if (((next - home) & t->mask) < ((next - at) & t->mask)) continue;
-        t->slot[at] = t->slot[next];
-        at = next;
-    }
-    t->slot[at].id = 0;
-}
-
-// Forgets all records but the first `n`, the unused one among them. Few lie in few slots, which
-// caches hold.
+// Forgets all records but the first `n`, the unused one among them. Slots were taken in the order
+// of ids, so that those of the last ones are no part of the way to others. Few records lie in few
+// slots, which caches hold.
 EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
     ptrdiff_t had = arrlen(t->rec);
     if (n < 1) n = 1;
@@ -1442,7 +1431,7 @@ EIN__FN void ein__table_cut(ein__table *t, ptrdiff_t n) {
     for (ptrdiff_t id = had - 1; id >= n && slots == t->mask + 1; id--) {
         uint32_t at = t->hash[id] & t->mask;
         while (t->slot[at].id != (uint32_t)id) at = (at + 1) & t->mask;
-        ein__slot_clear(t, at);
+        t->slot[at].id = 0;
     }
     arrsetlen(t->rec, n);
     arrsetlen(t->hash, n);

@@ -25,23 +25,17 @@ static void test_cuts(void) {
     char rec[32];
     int n = 0;
     for (int round = 0; round < 60; round++) {
-        int to = (int)(random_u64() % RECORDS), had = n;
-        struct ein__chunk *chunk = a.head;
-        size_t used = chunk ? chunk->used : 0;
-        for (; n < to; n++) {
+        for (int to = (int)(random_u64() % RECORDS); n < to; n++) {
             size_t size = numbered(n, rec);
             CHECK(ein__intern(&a, &t, rec, size) == (uint32_t)n + 1, "record %d is new", n);
         }
         CHECK(has_first(&t, n), "%d records", n);
-        // Some rounds leave what they have made.
-        if (round % 3 == 0 || had == n) continue;
-        ein__table_cut(&t, had + 1);
-        ein__arena_cut(&a, chunk, used);
-        n = had;
+        // To most of them, or few, for which fewer slots do.
+        n = round % 3 ? n - n / 5 : n / 40;
+        ein__table_cut(&t, n + 1);
         CHECK(has_first(&t, n), "%d records after a cut", n);
-        if (round % 10 != 5) continue;
-        ein__table_cut(&t, n / 3 + 1);
-        n /= 3;
+        CHECK(t.mask + 1 <= EIN__LEAST_SLOTS || (uint32_t)(n + 1) * 8 >= t.mask + 1,
+              "%u slots of %d records", t.mask + 1, n);
     }
     ein__table_free(&t);
     ein__arena_free(&a);
@@ -53,6 +47,8 @@ static void test_unmade(void) {
     new_input(ctx, "v", 1, (int64_t[]){8}, EIN__F32);
     ein__val a = lower_text(ctx, "a[h] = exp(v[h])"), b[2];
     uint32_t body[2];
+    struct ein__chunk *chunk = ctx->forms.head;
+    size_t used = chunk->used;
     ein__made made = ein__made_now(ctx);
     for (int k = 0; k < 2; k++) {
         b[k] = lower_text(ctx, "b[h,g] = a[h] * tanh(v[g]) + v[7-h]");
@@ -62,6 +58,7 @@ static void test_unmade(void) {
         ein__made now = ein__made_now(ctx);
         CHECK(now.value == made.value && !memcmp(now.form, made.form, sizeof now.form),
               "nothing is left");
+        CHECK(ctx->forms.head == chunk && chunk->used == used, "nor is memory");
     }
     CHECK(b[0].i == b[1].i && body[0] == body[1], "the same ids");
     CHECK(ctx->unmade == 2 && ein__is_map(ctx, a), "two values were forgotten, others were not");
