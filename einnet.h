@@ -22653,12 +22653,17 @@ EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
 // Nothing on the way may be read elsewhere. Where x is made of no product, it may be any
 // expression: then all maps over as many elements as there are scores are put in place, and the
 // kernel begins with x.
+//
+// Without an exponential x itself is the weight, any expression in one element of a product, as it
+// is where scores go through a sigmoid or decay with the distance (Sun et al. 2023, RetNet; Zhai et
+// al. 2024, HSTU): nothing is scaled then, and the sum of the weights is looked for alike.
 
 enum {
     EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores, and loads
     EIN__ATTENTION_LOADS = EIN__STEP_VALUES - EIN__ATTENTION_VALUES - 1,
     EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
     EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
+    EIN__ATTENTION_COLUMNS = 256,  // of the values, in tiles
     EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
     EIN__ATTENTION_LOOKS = 100     // values looked at, and maps put in place, for one attention
 };
@@ -22669,10 +22674,11 @@ typedef struct ein__attention {
     uint32_t nt, slots;           // traversal slots, all of them
     ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
+    bool soft;                    // weights are a softmax of x; else they are x
     ein__ex score;                // x, which reads `dot`
     ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
-    ein__ex top;                  // the row's maximum: the only read of `max`
+    ein__ex top;                  // the row's maximum: the only read of `max`; 0 if there is none
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
     int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
@@ -22749,13 +22755,13 @@ static ein__ex ein__attention_expand(ein_ctx *ctx, ein__attention *a, ein__ex ex
     return ex.i ? ein__ex_replace_reads(ctx, ex, ein__attention_read, a) : ex;
 }
 
-// The terms of the second product, taken apart: one exponential, one read of the keys' values, the
-// other factors free of the keys.
+// The terms of the second product, taken apart: one weight, which is an exponential where weights
+// are a softmax, one read of the keys' values, the other factors free of the keys.
 typedef struct ein__attention_terms {
     ein__attention *a;
-    ein__ex softmax;      // a read whose definition has the exponential, or none
+    ein__ex softmax;      // a read whose definition has the weight, or none
     ein__ex mark;         // what stands for the sum
-    ein__ex exponential;  // found
+    ein__ex exponential;  // found: the weight
     ein__ex total;        // a read that has to be the exponentials' sum, or none
 } ein__attention_terms;
 
@@ -22794,12 +22800,30 @@ static bool ein__attention_is_gated(ein_ctx *ctx, const ein__attention *a) {
     return ein__ex_get(ctx, a->gate)->op == EIN__X_SELECT;
 }
 
-// `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
-// the kind.
+// `ex`, which has the weight, with the mark in its place: what all keys have in common stays.
+static ein__ex ein__attention_weight(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
+    for (int k = 0; k < 2 && (quotient || (e.op == EIN__X_BINARY && e.fn == EIN__MUL)); k++) {
+        if ((quotient && k) || ein__ex_uses(ctx, e.kid[1 - k]) & z->a->keys) continue;
+        e.kid[k] = ein__attention_weight(ctx, z, e.kid[k]);
+        return e.kid[k].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
+    }
+    z->exponential = ex;
+    return z->mark;
+}
+
+// `ex` with the weight replaced by the mark and without the value; none when it is nothing of the
+// kind.
 static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
     ein__expr e = *ein__ex_get(ctx, ex);
     if (!(ein__ex_uses(ctx, ex) & z->a->keys)) return ex;
-    if (e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
+    bool product = e.op == EIN__X_BINARY && (e.fn == EIN__MUL || e.fn == EIN__DIV);
+    if (!z->a->soft && !product && ein__ex_contains(ctx, ex, z->softmax)) {
+        ein__ex body = z->exponential.i ? (ein__ex){0} : ein__attention_expand(ctx, z->a, ex);
+        return body.i ? ein__attention_weight(ctx, z, body) : body;
+    }
+    if (z->a->soft && e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
         z->exponential = ex;
         return z->mark;
     }
@@ -22817,16 +22841,15 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
         e.kid[3] = kid;
         e.fn = EIN__EQ;
     }
-    if (e.op == EIN__X_SELECT) {
+    if (e.op == EIN__X_SELECT && z->a->soft) {
         ein__ex open = ein__attention_gates(ctx, z, &e);
         if (open.i) return ein__attention_spine(ctx, z, open);
         if (!ein__attention_condition(ctx, z, &e)) return (ein__ex){0};
         e.kid[2] = ein__attention_spine(ctx, z, e.kid[2]);
         return e.kid[2].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
     }
-    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
-    if (!quotient && (e.op != EIN__X_BINARY || e.fn != EIN__MUL)) return (ein__ex){0};
-    if (quotient && ein__ex_uses(ctx, e.kid[1]) & z->a->keys) return (ein__ex){0};
+    if (!product) return (ein__ex){0};
+    if (e.fn == EIN__DIV && ein__ex_uses(ctx, e.kid[1]) & z->a->keys) return (ein__ex){0};
     for (int k = 0; k < 2; k++) {
         e.kid[k] = ein__attention_spine(ctx, z, e.kid[k]);
         if (!e.kid[k].i) return (ein__ex){0};
@@ -23008,24 +23031,9 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
     return ok;
 }
 
-// x, its maximum and the product in it, from the exponential of its distance to the maximum.
-static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
-    const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
-    if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
-    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
-    a->score = minus->kid[0];
-    a->max = (ein__val){max->val};
-    a->top = minus->kid[1];
-    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
-        !ein__attention_absorb(a, a->max))
-        return false;
-    if (a->plain) {
-        a->query = a->key = ein__ex_const(ctx, 0);
-        a->alpha = 1;
-        a->slots = a->nt + a->box.ns;
-        return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
-    }
-    // A bias may be a product of queries as well, over fewer keys: the largest one is wanted.
+// The product in x. A bias may be a product of queries as well, over fewer keys: the largest one is
+// wanted.
+static bool ein__attention_dot(ein_ctx *ctx, ein__attention *a) {
     ein__attention best;
     int64_t most = 0;
     const ein__ex *reads = ein__ex_reads(ctx, a->score);
@@ -23044,7 +23052,33 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     return most > 0;
 }
 
-// The sum of the exponentials among what the result reads, where it is.
+// x, its maximum and the product in it, from the exponential of its distance to the maximum, or
+// from x.
+static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+    if (!a->soft) {
+        a->score = exponential;
+        a->top = ein__ex_const(ctx, 0);
+        return ein__attention_dot(ctx, a);
+    }
+    const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
+    if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
+    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
+    a->score = minus->kid[0];
+    a->max = (ein__val){max->val};
+    a->top = minus->kid[1];
+    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
+        !ein__attention_absorb(a, a->max))
+        return false;
+    if (a->plain) {
+        a->query = a->key = ein__ex_const(ctx, 0);
+        a->alpha = 1;
+        a->slots = a->nt + a->box.ns;
+        return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
+    }
+    return ein__attention_dot(ctx, a);
+}
+
+// The sum of the weights among what the result reads, where it is.
 static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
     bool ok = true;
     const ein__ex *reads = ein__ex_reads(ctx, a->result);
@@ -23068,19 +23102,23 @@ static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_get(ctx, ex)->val == z->v.i ? z->by : ex;
 }
 
-// One choice of which read of `v` has the softmax in its definition; none: `v` has it itself.
-// `plain`: whether scores are made of no product.
-static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax, bool plain,
-                                ein__attention *a) {
+// What weights are: a softmax of scores that are made of a product, or of any, or what is made of
+// an element of a product.
+typedef enum ein__attention_kind { EIN__OF_PRODUCT, EIN__OF_ANY, EIN__WITHOUT } ein__attention_kind;
+
+// One choice of which read of `v` has the weights in its definition; none: `v` has them itself.
+static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax,
+                                ein__attention_kind kind, ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix ix[EIN__MAX_RANK];
     *a = (ein__attention){.box = *s, .nt = s->nt, .out = v, .gate = ein__ex_const(ctx, 1)};
+    a->soft = kind != EIN__WITHOUT;
     for (uint32_t i = 0; i < s->nt; i++) ix[i] = ein__ix_iter(ctx, i, s->n[i]);
     int keys = 0;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
     if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
-    if (plain) a->plain = ein__attention_volume(ctx, a, softmax);
+    if (kind == EIN__OF_ANY) a->plain = ein__attention_volume(ctx, a, softmax);
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
@@ -23106,29 +23144,62 @@ static bool ein__is_exponential(ein_ctx *ctx, ein__val v) {
     return e->op == EIN__X_UNARY && e->fn == EIN__EXP;
 }
 
+// Whether what `read` reads may have the weights in its definition.
+static bool ein__is_weighing(ein_ctx *ctx, ein__attention_kind kind, const ein__expr *read) {
+    ein__val v = {read->val};
+    int looks = 0;
+    if (!ein__inside(ctx, read)) return false;
+    if (kind == EIN__OF_ANY) return ein__is_exponential(ctx, v);
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool dot = s && kind == EIN__WITHOUT && ein__is_contraction(ctx, s);
+    return dot ? !ctx->value[v.i].weight_only : ein__is_over_product(ctx, v, 0, &looks);
+}
+
+// The attention of `kind` that `v` ends, of several that with the most weights. Fewer weights than
+// results are little beside what is stored anyway.
+static bool ein__match_kind(ein_ctx *ctx, ein__val v, ein__val map, ein__attention_kind kind,
+                            ein__attention *a) {
+    ein__attention z;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool soft = kind != EIN__WITHOUT, found = false;
+    int64_t most = soft ? 0 : ein__elements(&ctx->value[v.i].shape);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !(soft && found); i++) {
+        const ein__expr *read = ein__ex_get(ctx, reads[i]);
+        uint32_t others = ((1u << s->nt) - 1) & ~ein__ex_uses(ctx, reads[i]);
+        if (!soft && ein__extent_of(s, others) > EIN__ATTENTION_COLUMNS) continue;
+        if (!ein__is_weighing(ctx, kind, read)) continue;
+        int64_t n = ein__elements(&ctx->value[read->val].shape);
+        if (n <= most || !ein__attention_with(ctx, v, map, reads[i], kind, &z)) continue;
+        most = n;
+        found = true;
+        *a = z;
+    }
+    return found;
+}
+
 // Whether sum `v`, with map `map` behind that reads it in place (or none), is the second product of
-// an attention.
-EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
+// an attention whose weights are a softmax (`soft`) or are not.
+EIN__FN bool ein__match_weights(ein_ctx *ctx, ein__val v, ein__val map, bool soft,
+                                ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__val last = map.i ? map : v;
     if (!s || s->reduce != EIN__R_SUM || ctx->value[v.i].weight_only) return false;
+    if (map.i && !ein__attention_only(ctx, ein__scope_of(ctx, map)->body, v).i) return false;
     if ((map.i && ctx->value[v.i].dtype != EIN__F32) || ctx->value[last.i].dtype > EIN__BF16)
         return false;
     ein__attempt attempt = ein__try(ctx);
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool found = false;
-    for (ptrdiff_t i = 0; i < 2 * arrlen(reads) && !found; i++) {
-        ein__ex read = reads[i % arrlen(reads)];
-        bool plain = i >= arrlen(reads);
-        ein__val r = {ein__ex_get(ctx, read)->val};
-        int looks = 0;
-        if (plain ? !ein__is_exponential(ctx, r) : !ein__is_over_product(ctx, r, 0, &looks))
-            continue;
-        if (ein__inside(ctx, ein__ex_get(ctx, read)))
-            found = ein__attention_with(ctx, v, map, read, plain, a);
-    }
-    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, false, a);
+    for (int kind = EIN__OF_PRODUCT; kind < EIN__WITHOUT && soft && !found; kind++)
+        found = ein__match_kind(ctx, v, map, (ein__attention_kind)kind, a);
+    if (soft && !found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, EIN__OF_PRODUCT, a);
+    if (!soft) found = ein__match_kind(ctx, v, map, EIN__WITHOUT, a);
     return ein__tried(ctx, attempt) && found;
+}
+
+// The same of either kind.
+EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
+    return ein__match_weights(ctx, v, map, true, a) || ein__match_weights(ctx, v, map, false, a);
 }
 
 // ------------------------------------------------------------------------------------ groups
@@ -23240,8 +23311,9 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->dot.i)
         dot = ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
     ein__ex x = a->dot.i ? ein__attention_put(ctx, a->score, a->dot, dot) : a->score;
-    ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
-    ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
+    ein__ex max = {0}, weight = x;
+    if (a->soft) max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
+    if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
     if (ein__attention_is_gated(ctx, a)) {
         ein__ex zero = ein__ex_const(ctx, 0);
@@ -23250,7 +23322,7 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
     ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
     body = ein__attention_put(ctx, a->result, a->out, out);
-    body = ein__attention_put(ctx, body, a->max, max);
+    if (a->soft) body = ein__attention_put(ctx, body, a->max, max);
     if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
     return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};
@@ -23304,6 +23376,15 @@ EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attenti
              e && found && ein__is_in_step(step, e->val); e = ein__attention_factor(ctx, a, part))
             found = ein__attention_inline(ctx, a, part);
     return found;
+}
+
+// What the kernel of an attention does: nothing but a softmax needs a maximum.
+EIN__FN const char *ein__attention_word(ein_ctx *ctx, const ein__step *step) {
+    for (int k = 0; k < step->nval; k++) {
+        const ein__scope *s = ein__scope_of(ctx, step->val[k]);
+        if (s && s->reduce == EIN__R_MAX) return "online softmax";
+    }
+    return "products as one";
 }
 
 // ------------------------------------------------------------------------------------ cost
@@ -23624,7 +23705,8 @@ static ein__ex ein__side_put(ein_ctx *ctx, const ein__side *z, ein__ex ex) {
 // for every row of the tile, such keys change nothing. The kernel begins with the first key that
 // some row attends to and stops behind the last one (causal attention: half of all keys; a window:
 // as many as it is wide). It looks, since nothing else says how far below the other scores c is;
-// until it is, the kernel goes on, behind the last of all keys with the first one.
+// until it is, the kernel goes on, behind the last of all keys with the first one. Weights that are
+// no softmax are 0 there, and add nothing.
 //
 // K is looked for in the conditions of the score, and both sides of it are what the score is there.
 // Where several iterators count rows, as heads that share their keys do beside positions, that of i
@@ -23715,10 +23797,12 @@ static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_l
     for (uint32_t i = 0; i < e.nkid; i++) ein__attention_conditions(ctx, e.kid[i], all);
 }
 
-// A constant below 0, or one element of a value that the kernel does not make.
+// A constant below 0, or one element of a value that the kernel does not make; weights that are no
+// softmax are 0.
 static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double v;
+    if (!a->soft) return ein__ex_is_const(ctx, ex, &v) && v == 0;
     if (ein__side_never(ctx, ex)) return true;
     if (ein__ex_is_const(ctx, ex, &v)) return v < 0;
     return e->op == EIN__X_READ && e->val != a->dot.i && !ein__ex_uses(ctx, ex);
@@ -23817,6 +23901,7 @@ EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__a
     if (!ein__tried(ctx, attempt) || !m->kept.i) return false;
     ein__attention_find_read(ctx, a, m);
     m->far = m->value.i && (!ein__ex_is_const(ctx, m->value, &c) || c <= EIN__ATTENTION_FAR);
+    m->far |= m->value.i && !a->soft;
     return m->begin.is || m->end.is;
 }
 
@@ -23914,7 +23999,7 @@ static ein__ex ein__score_by(ein_ctx *ctx, ein__ex ex, double f) {
 }
 
 EIN__FN ein__attention_score ein__attention_scores_of(ein_ctx *ctx, const ein__attention *a) {
-    double f = ein__score_factor(ctx, a, a->score);
+    double f = a->soft ? ein__score_factor(ctx, a, a->score) : 0;
     if (!(f > 1e-6 && f < 1e6)) return (ein__attention_score){a->score, 0};
     return (ein__attention_score){ein__score_by(ctx, a->score, f), f};
 }
@@ -24013,8 +24098,7 @@ typedef struct ein__attention_tile {
 
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
-    EIN__ATTENTION_COLUMNS = 256,
-    EIN__ATTENTION_CHUNK = 32,    // of the depth
+    EIN__ATTENTION_CHUNK = 32,          // of the depth
     EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
     EIN__ATTENTION_RESIDENT = 4,  // blocks of an SM, at most
     EIN__ATTENTION_SAMPLES = 64,  // tiles looked at for how many keys one meets
@@ -24278,7 +24362,8 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
 
-// Whether halves have too few exponents for something that its products read.
+// Whether halves have too few exponents for something that its products read; weights that are a
+// softmax are 1 at most.
 static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
     const ein__ex part[] = {a->query, a->key, a->value};
     bool wide = false;
@@ -24287,6 +24372,8 @@ static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             wide |= ein__stays_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
     }
+    for (int k = 0; k < a->n && !a->soft; k++)
+        wide |= ein__is_map(ctx, a->inner[k]) && ein__stays_wide(ctx, a->inner[k]);
     return wide;
 }
 
@@ -24418,7 +24505,7 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t copies = bytes / 16 / threads * EIN__ATTENTION_COPY + (key + value) / threads;
     copies += rounded * EIN__ATTENTION_ROUND / threads;
     int64_t issued = products + wide + narrow + copies;
-    if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
+    if (a->soft && !ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
     issued = ein__times(ein__plus(scores, issued + EIN__ATTENTION_TURN), t->warps) / 4;
     int64_t flop = t->warps * products * 16 * 8 * step * 2, lanes = ein__sm_lanes(g);
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
@@ -24745,7 +24832,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     uint64_t h = ein__mix(ein__hash_kind(ctx, EIN__K_ATTENTION), (uint64_t)bytes_out), alpha;
     memcpy(&alpha, &a->alpha, sizeof alpha);
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
-    h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
+    h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a) << 1 | a->soft);
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
     if (ein__attention_is_gated(ctx, a)) h = ein__mix(h, ein__hash_ex(&z, a->gate));
     // What a mask that is read hides is in none of the parts.
@@ -25667,7 +25754,10 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
     return true;
 }
 
-enum { EIN__ATTENTION_COPIES = 10 };  // a share of what attention costs apart
+enum {
+    EIN__ATTENTION_COPIES = 10,  // a share of what attention costs apart
+    EIN__ATTENTION_GAINS = 85    // in 1/100
+};
 
 // What the values of attention `a` cost as calls and kernels of their own: the two products, each
 // with the map that alone reads it, and the rows of the softmax between them.
@@ -25693,6 +25783,7 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
         if (s->reduce == EIN__R_NONE) last = v;
         else row.inner[row.n] = v, row.s[row.n++] = s;
     }
+    if (!row.n) return last.i ? ein__cost_sum(all, ein__kernel_cost(ctx, last)) : all;
     if (last.i) row.s[row.n++] = ein__scope_of(ctx, last);
     return ein__cost_sum(all, ein__cost_kernel(ctx, &row));
 }
@@ -25801,35 +25892,49 @@ static int64_t ein__attention_with_loads(ein__selector *z, ein__attention *a, in
     return least;
 }
 
-// Attentions that are cheaper as one kernel than apart, or not much dearer: apart the products may
-// need copies made that the kernel reads through. A plan without any is compared as a whole.
-static void ein__select_attention(ein__selector *z) {
+// Whether `ps` for attention `a` as one kernel is to be taken where apart it costs `apart`: if it
+// is not much dearer, because apart the products may need copies made that the kernel reads
+// through, and a plan without any is compared as a whole. Weights that are no softmax are of any
+// two products in a row: much has to be gained.
+static bool ein__attention_pays(const ein__attention *a, int64_t ps, int64_t apart) {
+    if (!a->soft) return ps < ein__muldiv(apart, EIN__ATTENTION_GAINS, 100);
+    return ps < apart + apart / EIN__ATTENTION_COPIES;
+}
+
+// Makes one kernel of the attention that `v` ends, if it is of softmax or of other weights as
+// `soft` says, and cheaper so.
+static void ein__select_attended(ein__selector *z, ein__val v, bool soft) {
     ein_ctx *ctx = z->ctx;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && ctx->online; i++) {
-        ein__val v = z->order[i], map = {0}, last = v;
-        ein__ex read = {0};
-        ein__attention a;
-        if (!ein__match_attention(ctx, v, map, &a)) continue;
-        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
-        ein__attention with;
-        bool copy = map.i && ein__copy_of(ctx, map) && !ein__is_narrowing(ctx, map);
-        if (map.i && !ctx->value[map.i].weight_only && !copy &&
-            ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
-            a = with;
-            last = map;
-        } else {
-            map = (ein__val){0};
-        }
-        if (!ein__attention_closed(z, &a, last)) continue;
-        int64_t maps, ps = ein__attention_with_loads(z, &a, ein__bytes_of(ctx, last), &maps);
-        // What types were given for is settled: the values inside are f32.
-        bool settled = ctx->typed && ein__is_kept(ctx, v);
-        int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
-        if (!settled && ps >= apart + apart / EIN__ATTENTION_COPIES) continue;
-        for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
-        for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
-        z->kind[last.i] = EIN__K_ATTENTION;
+    ein__val map = {0}, last = v;
+    ein__ex read = {0};
+    ein__attention a, with;
+    if (!ein__match_weights(ctx, v, map, soft, &a)) return;
+    if (!soft && ein__match_weights(ctx, v, map, true, &with)) return;
+    if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+    bool copy = map.i && ein__copy_of(ctx, map) && !ein__is_narrowing(ctx, map);
+    if (map.i && !ctx->value[map.i].weight_only && !copy &&
+        ein__match_weights(ctx, v, map, soft, &with) && ein__attention_closed(z, &with, map)) {
+        a = with;
+        last = map;
+    } else {
+        map = (ein__val){0};
     }
+    if (!ein__attention_closed(z, &a, last)) return;
+    int64_t maps, ps = ein__attention_with_loads(z, &a, ein__bytes_of(ctx, last), &maps);
+    // What types were given for is settled: the values inside are f32.
+    bool settled = ctx->typed && ein__is_kept(ctx, v);
+    int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
+    if (!settled && !ein__attention_pays(&a, ps, apart)) return;
+    for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
+    for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
+    z->kind[last.i] = EIN__K_ATTENTION;
+}
+
+// Attentions as one kernel: those of softmax first, whose products may make others with what is in
+// front of them or behind.
+static void ein__select_attention(ein__selector *z) {
+    for (int soft = 1; soft >= 0 && z->ctx->online; soft--)
+        for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__select_attended(z, z->order[i], soft);
 }
 
 // Whether the `n` reductions of `list` and map `m` take no longer as one kernel, a block or less
@@ -32036,7 +32141,8 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS, .apply = NULL},
     // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
     [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS, .apply = NULL},
-    // product, softmax along one of its dimensions, product over it: attention.c has the law
+    // product, softmax along one of its dimensions or another map, product over it: attention.c has
+    // the law
     [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS, .apply = NULL},
     // sum(k) y[i,k] w[k,j], y affine in x with factors of rows and columns, is a product of x, its
     // rows' sums and constants: norm.c has the law
@@ -41725,6 +41831,9 @@ static const char *const ein__tmpl_attention[] = {
     "//@key valuePlace  statements: key and column col of the thread's element i",
     "//@key loadValue   statements, then own[i] = its value",
     "//@key putValue    part[key * 16 * RC + col] = own[i]",
+    "//@key soft    whether weights are a softmax of scores; else they are scores",
+    "//@key none    the score of a key that a row does not have",
+    "//@key partTop  the largest score of row i in a part",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
     "// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the",
@@ -41757,13 +41866,18 @@ static const char *const ein__tmpl_attention[] = {
     "        $loadQuery;",
     "    }",
     "    //@end",
-    "    float top[RM], acc[RM][RC];",
+    "    float acc[RM][RC];",
+    "    //@if soft",
+    "    float top[RM];",
+    "    //@end",
     "    //@if sum",
     "    float sum[RM];",
     "    //@end",
     "#pragma unroll",
     "    for (int i = 0; i < RM; i++) {",
+    "        //@if soft",
     "        top[i] = NO_KEY;",
+    "        //@end",
     "        //@if sum",
     "        sum[i] = 0.f;",
     "        //@end",
@@ -41773,11 +41887,15 @@ static const char *const ein__tmpl_attention[] = {
     "    for (int u0 = $first; $goes; $step) {",
     "        //@if stop",
     "        if ($stop) {",
+    "            //@if soft",
     "            $masked;",
     "            bool more = false;  // a weight that is not 0",
     "#pragma unroll",
     "            for (int i = 0; i < RM; i++) more |= !(weight_of(masked, top[i]) == 0.f);",
     "            if (!__syncthreads_or(more)) break;",
+    "            //@else",
+    "            break;",
+    "            //@end",
     "        }",
     "        //@end",
     "        float s[RM][RN];",
@@ -41825,6 +41943,7 @@ static const char *const ein__tmpl_attention[] = {
     "        // Weights of the keys before are still read.",
     "        __syncthreads();",
     "        //@end",
+    "        //@if soft",
     "        // Weights relative to the largest score so far, and what was summed up before scaled.",
     "#pragma unroll",
     "        for (int i = 0; i < RM; i++) {",
@@ -41832,7 +41951,7 @@ static const char *const ein__tmpl_attention[] = {
     "            float most = -INFINITY;",
     "#pragma unroll",
     "            for (int j = 0; j < RN; j++) {",
-    "                float x = -INFINITY;",
+    "                float x = $none;",
     "                $score;",
     "                s[i][j] = x;",
     "                most = fmaxf(most, x);",
@@ -41860,6 +41979,21 @@ static const char *const ein__tmpl_attention[] = {
     "                //@end",
     "            }",
     "        }",
+    "        //@else",
+    "#pragma unroll",
+    "        for (int i = 0; i < RM; i++) {",
+    "            const int row = ty + 8 * i;",
+    "#pragma unroll",
+    "            for (int j = 0; j < RN; j++) {",
+    "                float x = $none;",
+    "                $score;",
+    "                weight[row][tx + 16 * j] = x;",
+    "                //@if sum",
+    "                sum[i] += x;",
+    "                //@end",
+    "            }",
+    "        }",
+    "        //@end",
     "        for (int k0 = $valuesFrom; k0 < 16 * RN; k0 += KV) {",
     "            $valueType own[$valueSteps];",
     "#pragma unroll",
@@ -41910,7 +42044,7 @@ static const char *const ein__tmpl_attention[] = {
     "        for (int c = 0; c < RC; c++)",
     "            left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];",
     "        if (tx > 0) continue;",
-    "        left[blockIdx.x].top[row] = top[i];",
+    "        left[blockIdx.x].top[row] = $partTop;",
     "        left[blockIdx.x].sum[row] = sum[i];",
     "    }",
     "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
@@ -41969,6 +42103,9 @@ static const char *const ein__tmpl_attention_few[] = {
     "//@key score   statements, then x = the score, by a factor, from s[row][j]; -inf: no such key",
     "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
     "//@key gate    statements, then s[row][j] = 0 where that weight is left out; empty: none is",
+    "//@key soft    whether weights are a softmax of scores; else they are scores",
+    "//@key none    the score of a key that a row does not have",
+    "//@key start   the largest score of a row before any key",
     "//@key valueType   type of what a lane loads of a value at once",
     "//@key loadValue   statements, then values[i] = columns from col on of a key's value",
     "//@key lines   rows of a tile that there are",
@@ -42008,7 +42145,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "    float top[ROWS], sum[ROWS], acc[ROWS][VE];",
     "#pragma unroll",
     "    for (int row = 0; row < ROWS; row++) {",
-    "        top[row] = NO_KEY;",
+    "        top[row] = $start;",
     "        sum[row] = 0.f;",
     "#pragma unroll",
     "        for (int c = 0; c < VE; c++) acc[row][c] = 0.f;",
@@ -42016,12 +42153,16 @@ static const char *const ein__tmpl_attention_few[] = {
     "    for (int u0 = $first; $goes; $step) {",
     "        //@if stop",
     "        if ($stop) {",
+    "            //@if soft",
     "            $masked;",
     "            bool more = false;  // a weight that is not 0, of a row whatever lanes have its keys",
     "#pragma unroll",
     "            for (int row = 0; row < ROWS; row++)",
     "                more |= !__syncthreads_or(weight_of(masked, top[row]) == 0.f);",
     "            if (!more) break;",
+    "            //@else",
+    "            break;",
+    "            //@end",
     "        }",
     "        //@end",
     "        $valueType values[J * VE / VW];",
@@ -42059,13 +42200,14 @@ static const char *const ein__tmpl_attention_few[] = {
     "            }",
     "        }",
     "        //@end",
+    "        //@if soft",
     "        // Weights relative to the largest score so far, and what was summed up before scaled.",
     "#pragma unroll",
     "        for (int row = 0; row < ROWS; row++) {",
     "            float most = -INFINITY;",
     "#pragma unroll",
     "            for (int j = 0; j < J; j++) {",
-    "                float x = -INFINITY;",
+    "                float x = $none;",
     "                $score;",
     "                s[row][j] = x;",
     "                most = fmaxf(most, x);",
@@ -42085,6 +42227,18 @@ static const char *const ein__tmpl_attention_few[] = {
     "                //@end",
     "            }",
     "        }",
+    "        //@else",
+    "#pragma unroll",
+    "        for (int row = 0; row < ROWS; row++) {",
+    "#pragma unroll",
+    "            for (int j = 0; j < J; j++) {",
+    "                float x = $none;",
+    "                $score;",
+    "                s[row][j] = x;",
+    "                sum[row] += x;",
+    "            }",
+    "        }",
+    "        //@end",
     "#pragma unroll",
     "        for (int j = 0; j < J; j++) {",
     "            float v[VE];",
@@ -42209,6 +42363,10 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key valueAcross  whether a column's values of all keys lie together, in shared memory too",
     "//@key valueAt   where that value is",
     "//@key valueWords  whether values arrive as they are in memory, to be rounded here",
+    "//@key soft    whether weights are a softmax of scores; else they are scores",
+    "//@key weighs  whether there is something to be done with weights, such as their sum",
+    "//@key none    the score of a key that a row does not have",
+    "//@key partTop  the largest score of row i in a part",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key split   whether several warps share the keys of a row",
     "//@key others  warps whose keys come on top of the warp's own in the end",
@@ -42293,19 +42451,26 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    $ahead;",
     "    //@end",
     "    //@end",
-    "    float top[RM][2], acc[RM][cols / 8][4];",
+    "    float acc[RM][cols / 8][4];",
+    "    //@if soft",
+    "    float top[RM][2];",
+    "    //@end",
     "    //@if sum",
     "    float sum[RM][2];",
     "    //@end",
     "#pragma unroll",
     "    for (int m = 0; m < RM; m++) {",
+    "        //@if weighs",
     "#pragma unroll",
     "        for (int i = 0; i < 2; i++) {",
+    "            //@if soft",
     "            top[m][i] = NO_KEY;",
+    "            //@end",
     "            //@if sum",
     "            sum[m][i] = 0.f;",
     "            //@end",
     "        }",
+    "        //@end",
     "#pragma unroll",
     "        for (int c = 0; c < cols / 8; c++)",
     "#pragma unroll",
@@ -42315,6 +42480,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    for (int u0 = $first; $goes; $step) {",
     "        //@if stop",
     "        if ($stop) {",
+    "            //@if soft",
     "            $masked;",
     "            float most[RM][2];",
     "#pragma unroll",
@@ -42346,6 +42512,10 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "                for (int i = 0; i < 2; i++) more |= !(weight_of(masked, most[m][i]) == 0.f);",
     "            if (!__syncthreads_or(more)) break;",
+    "            //@else",
+    "            await_steps<0>();",
+    "            break;",
+    "            //@end",
     "        }",
     "        //@end",
     "        float s[RM][NK / 8][4];",
@@ -42422,7 +42592,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                //@if both",
     "#pragma unroll",
     "                for (int e = 0; e < 4; e += 2) {",
-    "                    float x = -INFINITY, next = -INFINITY;",
+    "                    float x = $none, next = $none;",
     "                    $score;",
     "                    s[m][j][e] = x;",
     "                    s[m][j][e + 1] = next;",
@@ -42430,7 +42600,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                //@else",
     "#pragma unroll",
     "                for (int e = 0; e < 4; e++) {",
-    "                    float x = -INFINITY;",
+    "                    float x = $none;",
     "                    $score;",
     "                    s[m][j][e] = x;",
     "                }",
@@ -42452,6 +42622,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            }",
     "        }",
     "        //@end",
+    "        //@if soft",
     "        // Weights relative to the largest score so far, or to one before that is not far below, so",
     "        // that what was summed up is seldom scaled.",
     "        float unit[RM][2], power[RM][2];",
@@ -42491,13 +42662,17 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                }",
     "            }",
     "        }",
+    "        //@end",
+    "        //@if weighs",
     "#pragma unroll",
     "        for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "            for (int j = 0; j < NK / 8; j++) {",
     "#pragma unroll",
     "                for (int e = 0; e < 4; e++) {",
+    "                    //@if soft",
     "                    s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);",
+    "                    //@end",
     "                    //@if sum",
     "                    sum[m][e / 2] += s[m][j][e];",
     "                    //@end",
@@ -42507,6 +42682,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                }",
     "            }",
     "        }",
+    "        //@end",
     "        await_steps<0>();",
     "        //@if valueWords",
     "        round_values();",
@@ -42559,13 +42735,17 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "        for (int m = 0; m < RM; m++) {",
     "            float *const to = rest + ((warp % KW - 1) * RW * RM + m) * VALUES * 32;",
+    "            //@if weighs",
     "#pragma unroll",
     "            for (int i = 0; i < 2; i++) {",
+    "                //@if soft",
     "                to[i * 32] = top[m][i];",
+    "                //@end",
     "                //@if sum",
     "                to[(2 + i) * 32] = sum[m][i];",
     "                //@end",
     "            }",
+    "            //@end",
     "#pragma unroll",
     "            for (int v = 0; v < cols / 2; v++) to[(4 + v) * 32] = acc[m][v / 4][v % 4];",
     "        }",
@@ -42579,6 +42759,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "        for (int m = 0; m < RM; m++) {",
     "            const float *const from = rest + (o * RW * RM + m) * VALUES * 32;",
+    "            //@if soft",
     "#pragma unroll",
     "            for (int i = 0; i < 2; i++) {",
     "                const float other = from[i * 32], most = fmaxf(top[m][i], other);",
@@ -42593,6 +42774,14 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                        acc[m][v / 4][v % 4] =",
     "                            acc[m][v / 4][v % 4] * mine + from[(4 + v) * 32] * theirs;",
     "            }",
+    "            //@else",
+    "            //@if sum",
+    "#pragma unroll",
+    "            for (int i = 0; i < 2; i++) sum[m][i] += from[(2 + i) * 32];",
+    "                //@end",
+    "#pragma unroll",
+    "            for (int v = 0; v < cols / 2; v++) acc[m][v / 4][v % 4] += from[(4 + v) * 32];",
+    "            //@end",
     "        }",
     "    }",
     "    //@end",
@@ -42610,7 +42799,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                *reinterpret_cast<float2 *>(&left[blockIdx.x].acc[row][8 * c + lane % 4 * 2]) =",
     "                    make_float2(acc[m][c][2 * i], acc[m][c][2 * i + 1]);",
     "            if (lane % 4 > 0) continue;",
-    "            left[blockIdx.x].top[row] = top[m][i];",
+    "            left[blockIdx.x].top[row] = $partTop;",
     "            left[blockIdx.x].sum[row] = sum[m][i];",
     "        }",
     "    }",
@@ -47244,6 +47433,7 @@ static const char *const ein__tmpl_skinny[] = {
     0};
 static const char *const ein__tmpl_softmax[] = {
     "//@key whole  some kernel keeps scores as they are",
+    "//@key soft   some kernel has a softmax; others just put parts together",
     "// A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest",
     "// score so far stands for the largest one, and what was summed up is scaled when it grows. The",
     "// special function unit has powers of two, so what is kept is the largest score times log2(e), and",
@@ -47259,12 +47449,14 @@ static const char *const ein__tmpl_softmax[] = {
     "}",
     "",
     "//@end",
+    "//@if soft",
     "// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number. With NaN",
     "// itself compilers would make reciprocals of both cases.",
     "static __device__ __forceinline__ float total(float sum) {",
     "    return sum > 0.f \? sum : sum * INFINITY;",
     "}",
     "",
+    "//@end",
     "// 2^(power - top): its error is some 2^-22, whatever the scores are.",
     "static __device__ __forceinline__ float weight_of(float power, float top) {",
     "    float w;",
@@ -59022,7 +59214,7 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     int form = f->t.lanes ? 2 : f->t.math != EIN__MATH_FP32;
     // What is stored is that of all parts.
     const char *const *last = names[f->t.parts > 1 ? 2 : form];
-    ein__kneed(g, EIN__NEED_SOFTMAX);
+    if (a->soft) ein__kneed(g, EIN__NEED_SOFTMAX);
     if (f->t.lanes || f->t.parts > 1) ein__kneed(g, EIN__NEED_KEY_PARTS);
     if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = f->t.parts > 1;
@@ -59031,10 +59223,9 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     const char *dot = plain ? f->dot : "dot", *beside = plain ? "s[m][j][e + 1]" : "beside";
     if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot, beside}};
     g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
-    if (a->sum.i)
-        g->inner[g->ninner++] =
-            (ein__kinner){.v = a->sum, .text = {ein__namef(g->ctx, "total(%s)", last[3])}};
-    if (!ein__ex_contains(g->ctx, a->result, a->top)) return;
+    const char *sum = a->soft ? ein__namef(g->ctx, "total(%s)", last[3]) : last[3];
+    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){.v = a->sum, .text = {sum}};
+    if (!a->soft || !ein__ex_contains(g->ctx, a->result, a->top)) return;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);
     const char *top = ein__namef(g->ctx, "(%s > 0.f ? %s / score_unit(%s) : -INFINITY)", last[3],
                                  last[2], last[2]);
@@ -59131,6 +59322,7 @@ static void ein__kattention_reset(ein__kgen *g) {
 // What makes powers of two of scores up to `most`.
 static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form *f,
                                         const char *most) {
+    if (!f->a.soft) return "";
     if (f->s.factor > 0) return ein__kliteral(g, f->s.factor * 1.4426950408889634).s;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);
     return ein__namef(g->ctx, "score_unit(%s)", most);
@@ -59144,11 +59336,13 @@ static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form
     bool late = ein__attention_is_late(t);
     ein__put(b, "");
     if (!*behind && !late) return "";
-    ein__kcount(g, f->never);
-    const char *value = ein__kvalue(g, f->never, 0).s;
-    ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
-              value, ein__kattention_unit(g, f, "never"));
-    ein__kattention_reset(g);
+    if (f->a.soft) {
+        ein__kcount(g, f->never);
+        const char *value = ein__kvalue(g, f->never, 0).s;
+        ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
+                  value, ein__kattention_unit(g, f, "never"));
+        ein__kattention_reset(g);
+    }
     const char *stop = *behind ? ein__namef(g->ctx, "u0 >= %s", behind) : "";
     return ein__namef(g->ctx, "%s%s%s", stop, *behind && late ? " || " : "",
                       late ? "u0 < low" : "");
@@ -59476,7 +59670,12 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
                                  : "const int key = tx + 16 * j;\n");
 }
 
-// On tensor cores -inf is put where a row has no such key, and the mask's value where it hides one,
+// The score of a key that a row does not have.
+static const char *ein__kattention_none(const ein__kattention_form *f) {
+    return f->a.soft ? "-INFINITY" : "0.f";
+}
+
+// On tensor cores that is put where a row has no such key, and the mask's value where it hides one,
 // in a pass of its own, `absent`, of the tiles that have such places.
 static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
                                    const ein__kattention_keyed *k, ein__kattention_text *x) {
@@ -59493,7 +59692,7 @@ static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
     x->ends = *ends ? ends : NULL;
     if (!*k->test) return;
     ein__kattention_place(f, "", k->test, b);
-    ein__putf(b, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k->test);
+    ein__putf(b, "if (!(%s)) s[m][j][e] = %s;\n", k->test, ein__kattention_none(f));
 }
 
 // Whether scores of two neighbouring keys are made at once: both keys are there, and something is
@@ -59722,7 +59921,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, int th
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 25, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 27, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -59756,6 +59955,8 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"masked", x->masked.s},
         {"unit", ein__kattention_unit(g, f, "most")},
         {"loadKey", x->key.text.s},
+        {"soft", f->a.soft ? "1" : ""},
+        {"none", ein__kattention_none(f)},
         {"score", x->score.s},
         {"gate", x->gate.s},
         {"loadValue", x->value.text.s}};
@@ -59768,7 +59969,8 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_all(g, f, x, step, k);
     k += EIN__KATTENTION_ALL;
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
-    bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
+    bool top = f->a.soft && ein__ex_contains(g->ctx, f->a.result, f->a.top);
+    bool sum = f->a.sum.i || f->t.parts > 1 || top;
     k[1] = (ein__key){"sum", sum ? "1" : ""};
     int threads = 32 * f->t.warps;
     bool tensor = f->t.math != EIN__MATH_FP32, keys = tensor && f->t.key_across,
@@ -59794,7 +59996,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     static const char *const to[] = {"query[row][k]", NULL, NULL},
                              *const key[] = {"keyType", "putKey"},
                              *const value[] = {"valueType", "putValue"};
-    enum { OWN = 13, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 14, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -59813,6 +60015,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
             "valuesFrom",
             *values ? ein__namef(c, "%s ? 16 * RN : 0", strcmp(keys, values) ? values : "absent")
                     : "0"};
+        own[13] = (ein__key){"partTop", f->a.soft ? "top[i]" : "0.f"};
         ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, "16 * RN", k + 2);
@@ -59834,7 +60037,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 33, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 35, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -59855,6 +60058,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
         const char *zero = x.beyond[1];
         if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
         const char *loaded = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t));
+        bool weighs = f->a.soft || f->a.sum.i || t->parts > 1;
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
             {"W", ein__namef(c, "%d", t->warps)},
@@ -59874,6 +60078,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},
             {"both", x.both ? "1" : ""},
+            {"weighs", weighs ? "1" : ""},
+            {"partTop", f->a.soft ? "top[m][i]" : "0.f"},
             {"across", t->key_across || t->value_across ? "1" : ""},
             {"keyAcross", t->key_across ? "1" : ""},
             {"valueAcross", t->value_across ? "1" : ""},
@@ -59904,7 +60110,7 @@ static const char *ein__kattention_type(int width) {
 static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row][k]", "keys[i]", "values[i]"};
-    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
+    enum { OWN = 11, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -59919,7 +60125,8 @@ static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__katten
             {"J", ein__namef(c, "%d", t->ahead)},     {"KE", ein__namef(c, "%d", t->ke)},
             {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
             {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
-            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
+            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)},
+            {"start", f->a.soft ? "NO_KEY" : "0.f"}};
         ein__kattention_all(g, f, &x, "GROUPS * J", k + 2);
         memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
@@ -60233,15 +60440,16 @@ static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
                          {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
-    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
+    bool soft = ein__is_needed(needs, EIN__NEED_SOFTMAX),
+         parts = ein__is_needed(needs, EIN__NEED_KEY_PARTS);
+    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)},
+                        {"soft", soft ? "1" : ""}};
     ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
                          {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
     ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend,
                     EIN__COUNT(attend));
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score,
-                    EIN__COUNT(score));
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
-                    spread, EIN__COUNT(spread));
+    ein__put_helper(out, soft || parts, ein__tmpl_softmax, score, EIN__COUNT(score));
+    ein__put_helper(out, parts, ein__tmpl_attention_parts, spread, EIN__COUNT(spread));
 }
 
 // Results of several threads as one: of each reduction, and of several sums at once.
@@ -61027,7 +61235,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 bool siblings = step->npeer && !step->chained, parts = step->ahead || siblings;
                 if (step->ahead) ein__put_stitched(z, step);
                 if (siblings) ein__put_siblings(z, step);
-                if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
+                if (step->kind == EIN__K_ATTENTION)
+                    ein__putf(&z->kernels, "// by %s\n", ein__attention_word(ctx, step));
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < step->nhidden; v++)
@@ -61213,8 +61422,9 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
 }
 
 // The rule that a step as a whole comes from, or what its first value does; NULL: none.
-static const char *ein__step_rule(const ein_ctx *ctx, const ein__step *step) {
-    return step->kind == EIN__K_ATTENTION ? "online softmax" : ctx->value[step->val[0].i].why;
+static const char *ein__step_rule(ein_ctx *ctx, const ein__step *step) {
+    return step->kind == EIN__K_ATTENTION ? ein__attention_word(ctx, step)
+                                          : ctx->value[step->val[0].i].why;
 }
 
 // The plan's steps and those that are one with them; an stb_ds array.

@@ -8,11 +8,10 @@
 // outputs   y: f32[1,1,128,128]
 // weights   20 tensors, blob of 54 kB
 // memory    arena 561 kB (workspace 0 B of it), constants 54 kB, peak in create 633 kB
-// plan      9 steps, 16.6 us estimated; 29.9 us without derivation
+// plan      8 steps, 16.0 us estimated; 29.9 us without derivation
 // libraries none
-// by        summation splitting 2
-//     1.6 us est. r1                       k_reduce_0840515b
-//     1.8 us est. m                        k_reduce_00c68bc9
+// by        products as one 1, summation splitting 2
+//     2.8 us est. m                        k_attention_c7a25d5e
 //     1.8 us est. m.0                      k_reduce_8be11b7e
 //     1.8 us est. m.1                      k_reduce_8be11b7e
 //     1.8 us est. m.2                      k_reduce_8be11b7e
@@ -126,12 +125,11 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_b3_2 CONST(29952)
 #define v_k3_3 CONST(30208)
 #define v_b3_3 CONST(35584)
-#define v_r1 ARENA(0)
-#define v_m ARENA(229376)
-#define v_m_0 ARENA(0)
-#define v_m_1 ARENA(49152)
-#define v_m_2 ARENA(0)
-#define v_r3 ARENA(49152)
+#define v_m ARENA(0)
+#define v_m_0 ARENA(49152)
+#define v_m_1 ARENA(0)
+#define v_m_2 ARENA(49152)
+#define v_r3 ARENA(0)
 #define v_r4 ARENA(331776)
 #define v_y_sum_part_filter CONST(35840)
 #define v_y_sum_part ARENA(0)
@@ -456,65 +454,171 @@ struct product_tile {
     }
 };
 
+// by products as one
 // c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-2,i3+r1-2] * k1[i1,0,r0,r1] where i2 in 0:32,
 //     i3 in 0:32, pad x 0
 // r1[0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
 //     c1.sum[0,i1,i2,i3] + b1[i1])
-// p0: x, p1: k1, p2: b1, p3: a1
-static __global__ void __launch_bounds__(128) k_reduce_0840515b(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y, bool next_early) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous(next_early);
-    if (id >= 57344u) return;
-    const int i3 = (int)(id % 32u);
-    const int i2 = (int)(id / 32u % 32u);
-    const int i1 = (int)(id / 1024u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 5; r1++) {
-            const int t1 = i3 + r1 - 2;
-            const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 32 + t1] : 0.f;
-            acc += v0 * p1[i1 * 25 + r0 * 5 + r1];
-        }
-    }
-    const float v1 = acc + p2[i1];
-    y[i1 * 1024 + i2 * 32 + i3] = v1 < 0.f ? v1 * p3[0] : v1;
-}
-
 // c2.sum[0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0]
 // m[0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
 //     c2.sum[0,i1,i2,i3] + b2[i1])
-// p0: r1, p1: k2, p2: b2, p3: a2
-static __global__ void __launch_bounds__(256) k_reduce_00c68bc9(const float *p0,
+// p0: x, p1: k1, p2: k2, p3: b1, p4: a1, p5: b2, p6: a2
+// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
+// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
+// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
+// is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) k_attention_c7a25d5e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *__restrict__ p5, const float *__restrict__ p6,
     float *__restrict__ y, bool next_early) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
+    const int RM = 4, RN = 4, RC = 1, VC = 1, KV = 32;
+    const int KC = 28, depth = 28;
+    __shared__ __align__(16) float query[8 * RM][depth + 4];
+    // part: a part of the tile's keys, then of its values
+    __shared__ __align__(16) float part[2048];
+    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
+    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
+    // four words a thread in two cycles, not four.
+    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
+    const unsigned id = blockIdx.x;
     await_previous(next_early);
-    const int i3 = (int)(id % 1024u);
-    const int i1 = (int)(id / 1024u);
-    float acc = 0.f;
-    const int ahead = 8;
-    (void)ahead;  // where pragmas are not known
-#pragma unroll ahead
-    for (unsigned k = threadIdx.y; k < 56u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 1024 + i3] * p1[i1 * 56 + r0];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 12288u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
+    const int m0 = (int)(id % 32u) * 32;  // first row
+    for (int e = (int)threadIdx.x; e < 896; e += 128) {
+        const int row = e / 28, k = e % 28;
+        float t = 0.f;
+        if (k < 25) {
+            const unsigned at2 = (unsigned)(m0 + row);
+            const int i3 = (int)(at2 % 32u);
+            const int i2 = (int)(at2 / 32u);
+            const unsigned at5 = (unsigned)(k);
+            const int r2 = (int)(at5 % 5u);
+            const int r1 = (int)(at5 / 5u);
+            const int t0 = i2 + r1 - 2;
+            const int t1 = i3 + r2 - 2;
+            const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 32 + t1] : 0.f;
+            t = v0;
         }
-        const float v0 = acc + p2[i1];
-        y[i1 * 1024 + i3] = v0 < 0.f ? v0 * p3[0] : v0;
+        query[row][k] = t;
+    }
+    float acc[RM][RC];
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+#pragma unroll
+        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
+    }
+    for (int u0 = 0; u0 < 56; u0 += 16 * RN) {
+        float s[RM][RN];
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+#pragma unroll
+            for (int j = 0; j < RN; j++) s[i][j] = 0.f;
+        }
+        for (int k0 = 0; k0 < depth; k0 += KC) {
+            float own[14];
+#pragma unroll
+            for (int i = 0; i < 14; i++) {
+                const int e = (int)threadIdx.x + 128 * i, key = e / 28, k = e % 28;
+                float t = 0.f;
+                if (u0 + key < 56 && k0 + k < 25) {
+                    const int r0 = u0 + key;
+                    const unsigned at5 = (unsigned)(k0 + k);
+                    const int r2 = (int)(at5 % 5u);
+                    const int r1 = (int)(at5 / 5u);
+                    t = p1[r0 * 25 + r1 * 5 + r2];
+                }
+                own[i] = t;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 14; i++) {
+                const int e = (int)threadIdx.x + 128 * i, key = e / 28, k = e % 28;
+                part[key * (KC + 4) + k] = own[i];
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KC; k += 4) {
+                float4 b[RN];
+#pragma unroll
+                for (int j = 0; j < RN; j++)
+                    b[j] = *reinterpret_cast<const float4 *>(&part[(tx + 16 * j) * (KC + 4) + k]);
+#pragma unroll
+                for (int i = 0; i < RM; i++) {
+                    const float4 a = *reinterpret_cast<const float4 *>(&query[ty + 8 * i][k0 + k]);
+#pragma unroll
+                    for (int j = 0; j < RN; j++)
+                        s[i][j] = a.x * b[j].x +
+                                  (a.y * b[j].y + (a.z * b[j].z + (a.w * b[j].w + s[i][j])));
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+            const int row = ty + 8 * i;
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                float x = 0.f;
+                const int key = tx + 16 * j;
+                if (u0 + key < 56) {
+                    const int r0 = u0 + key;
+                    const float v1 = s[i][j] + p3[r0];
+                    x = v1 < 0.f ? v1 * p4[0] : v1;
+                }
+                weight[row][tx + 16 * j] = x;
+            }
+        }
+        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
+            float own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int e = (int)threadIdx.x + 128 * i, key = e % 32, col = e / 32;
+                float t = 0.f;
+                if (u0 + k0 + key < 56 && col < 12) {
+                    const int r0 = u0 + k0 + key;
+                    const int i1 = col;
+                    t = p2[i1 * 56 + r0];
+                }
+                own[i] = t;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int e = (int)threadIdx.x + 128 * i, key = e % 32, col = e / 32;
+                part[key * 16 * RC + col] = own[i];
+            }
+            __syncthreads();
+#pragma unroll 2
+            for (int k = 0; k < KV; k += 4) {
+                float4 a[RM];
+#pragma unroll
+                for (int i = 0; i < RM; i++)
+                    a[i] = *reinterpret_cast<const float4 *>(&weight[ty + 8 * i][k0 + k]);
+#pragma unroll
+                for (int c = 0; c < RC; c++) {
+                    const float *b = part + k * 16 * RC + c / VC * 16 * VC + tx * VC + c % VC;
+#pragma unroll
+                    for (int i = 0; i < RM; i++)
+                        acc[i][c] = a[i].x * b[0] +
+                                    (a[i].y * b[16 * RC] +
+                                     (a[i].z * b[32 * RC] + (a[i].w * b[48 * RC] + acc[i][c])));
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
+#pragma unroll
+        for (int c = 0; c < RC; c++) {
+            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+            if (col < 12) {
+                const unsigned at2 = (unsigned)(m0 + row);
+                const int i3 = (int)(at2 % 32u);
+                const int i2 = (int)(at2 / 32u);
+                const int i1 = col;
+                const float v2 = acc[i][c] + p5[i1];
+                y[i1 * 1024 + i2 * 32 + i3] = v2 < 0.f ? v2 * p6[0] : v2;
+            }
+        }
     }
 }
 
@@ -823,7 +927,7 @@ static int check_device(fsrcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_0840515b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_attention_c7a25d5e);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -926,9 +1030,8 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, FIRST, k_reduce_0840515b, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1, v_r1));
-    CALL(launch(m, MIDDLE, k_reduce_00c68bc9, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
-        v_m));
+    CALL(launch(m, FIRST, k_attention_c7a25d5e, "m", 32, 128, stream, v_x, v_k1, v_k2, v_b1, v_a1,
+        v_b2, v_a2, v_m));
     CALL(launch(m, MIDDLE, k_reduce_8be11b7e, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
         v_m_0));
     CALL(launch(m, MIDDLE, k_reduce_8be11b7e, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1,

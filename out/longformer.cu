@@ -13,7 +13,7 @@
 // by        merging 1, online softmax 1
 //   128.2 us est. v                        k_product_165a070c
 //   238.2 us est. q.merged                 k_product_39db57cb
-//  1128.3 us est. o                        k_attention_74edbacb
+//  1128.3 us est. o                        k_attention_c6c1bdf1
 //   127.1 us est. f                        k_product_792a3f07
 //   127.1 us est. y                        k_product_6bf05892
 
@@ -565,7 +565,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_39db57cb(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_74edbacb(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_c6c1bdf1(const float *p0,
     const float *p1, float *__restrict__ y, bool next_early) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -592,7 +592,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_74edbacb(const floa
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
     }
-    float top[RM], acc[RM][RC];
+    float acc[RM][RC];
+    float top[RM];
     float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
@@ -1037,7 +1038,7 @@ static int steps(longformer *m, const void *const *in, void *const *out, cudaStr
     CALL(launch(m, MIDDLE, k_product_39db57cb, "q.merged", 632, 256, stream, v_x, v_q_weights,
         v_q_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, MIDDLE, k_attention_74edbacb, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
+    CALL(launch(m, MIDDLE, k_attention_c6c1bdf1, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
     CALL(launch(m, MIDDLE, k_product_792a3f07, "f", 628, 256, stream, v_t, v_w1, v_b1, v_f));
     CALL(launch(m, LAST, k_product_6bf05892, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
     return 0;

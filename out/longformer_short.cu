@@ -12,7 +12,7 @@
 // libraries none
 // by        merging 1, online softmax 1
 //    41.0 us est. v.merged                 k_product_d99bbb13
-//    16.9 us est. o                        k_attention_14287f6f
+//    16.9 us est. o                        k_attention_4a65b6d1
 //    16.6 us est. f                        k_product_5f4968d6
 //    16.6 us est. y                        k_product_cb4de66c
 
@@ -526,7 +526,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_d99bbb13(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_14287f6f(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_4a65b6d1(const float *p0,
     float *__restrict__ y, bool next_early) {
     const int RM = 4, RN = 2, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -554,7 +554,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_14287f6f(const floa
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
     }
-    float top[RM], acc[RM][RC];
+    float acc[RM][RC];
+    float top[RM];
     float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
@@ -990,7 +991,7 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     CALL(launch(m, ALONE, k_product_d99bbb13, "v.merged", 256, 256, stream, v_x, v_v_weights,
         v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ALONE, k_attention_14287f6f, "o", 256, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ALONE, k_attention_4a65b6d1, "o", 256, 128, stream, v_v_merged, v_t));
     CALL(launch(m, ALONE, k_product_5f4968d6, "f", 128, 256, stream, v_t, v_w1, v_b1, v_f));
     CALL(launch(m, ALONE, k_product_cb4de66c, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;

@@ -16,67 +16,67 @@
 //     2.5 us est. h                        k_stitch_bfd34e75
 //     2.0 us est. n.0                      k_row_8f04ca9d
 //    24.0 us est. a.0.t.split              k_product_15477e40
-//    10.8 us est. a.0.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.0.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.0                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.0                      k_product_5e98cc34
 //    33.1 us est. h.0                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.1                      k_row_8f04ca9d
 //    24.0 us est. a.1.t.split              k_product_15477e40
-//    10.8 us est. a.1.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.1.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.1                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.1                      k_product_5e98cc34
 //    33.1 us est. h.1                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.2                      k_row_8f04ca9d
 //    24.0 us est. a.2.t.split              k_product_15477e40
-//    10.8 us est. a.2.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.2.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.2                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.2                      k_product_5e98cc34
 //    33.1 us est. h.2                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.3                      k_row_8f04ca9d
 //    24.0 us est. a.3.t.split              k_product_15477e40
-//    10.8 us est. a.3.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.3.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.3                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.3                      k_product_5e98cc34
 //    33.1 us est. h.3                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.4                      k_row_8f04ca9d
 //    24.0 us est. a.4.t.split              k_product_15477e40
-//    10.8 us est. a.4.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.4.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.4                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.4                      k_product_5e98cc34
 //    33.1 us est. h.4                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.5                      k_row_8f04ca9d
 //    24.0 us est. a.5.t.split              k_product_15477e40
-//    10.8 us est. a.5.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.5.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.5                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.5                      k_product_5e98cc34
 //    33.1 us est. h.5                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.6                      k_row_8f04ca9d
 //    24.0 us est. a.6.t.split              k_product_15477e40
-//    10.8 us est. a.6.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.6.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.6                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.6                      k_product_5e98cc34
 //    33.1 us est. h.6                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.7                      k_row_8f04ca9d
 //    24.0 us est. a.7.t.split              k_product_15477e40
-//    10.8 us est. a.7.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.7.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.7                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.7                      k_product_5e98cc34
 //    33.1 us est. h.7                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.8                      k_row_8f04ca9d
 //    24.0 us est. a.8.t.split              k_product_15477e40
-//    10.8 us est. a.8.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.8.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.8                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.8                      k_product_5e98cc34
 //    33.1 us est. h.8                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.9                      k_row_8f04ca9d
 //    24.0 us est. a.9.t.split              k_product_15477e40
-//    10.8 us est. a.9.o                    k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.9.o                    k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.9                      k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.9                      k_product_5e98cc34
 //    33.1 us est. h.9                      k_product_888d623c, in 3 parts
 //     2.0 us est. n.10                     k_row_8f04ca9d
 //    24.0 us est. a.10.t.split             k_product_15477e40
-//    10.8 us est. a.10.o                   k_attention_0af3cdc8, in 4 parts
+//    10.8 us est. a.10.o                   k_attention_da8e626f, in 4 parts
 //    11.3 us est. r.10                     k_product_55e2ba92, in 3 parts
 //    35.9 us est. g.10                     k_product_5e98cc34
 //    33.1 us est. h.10                     k_product_888d623c, in 3 parts
@@ -1260,7 +1260,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_15477e40(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_0af3cdc8(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_da8e626f(const float *p0,
     float *__restrict__ y, float4 *parts, unsigned *arrived, bool next_early) {
     const int RM = 5, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -1289,7 +1289,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_0af3cdc8(const floa
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
     }
-    float top[RM], acc[RM][RC];
+    float acc[RM][RC];
+    float top[RM];
     float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
@@ -2816,7 +2817,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_0));
     CALL(launch(m, ALONE, k_product_15477e40, "a.0.t.split", 252, 256, stream, v_n_0, v_a_0_qkv_w,
         v_a_0_qkv_b, v_a_0_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.0.o", 240, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.0.o", 240, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.0", 252, 256, stream, v_a_0_c, v_a_0_w, v_a_0_b,
         v_h, v_r_0, (float4 *)v_workspace, v_arrived + 60));
@@ -2828,7 +2829,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_1));
     CALL(launch(m, ALONE, k_product_15477e40, "a.1.t.split", 252, 256, stream, v_n_1, v_a_1_qkv_w,
         v_a_1_qkv_b, v_a_1_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.1.o", 240, 128, stream, v_a_1_t_split, v_a_1_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.1.o", 240, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 228));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.1", 252, 256, stream, v_a_1_c, v_a_1_w, v_a_1_b,
         v_h_0, v_r_1, (float4 *)v_workspace, v_arrived + 288));
@@ -2840,7 +2841,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_2));
     CALL(launch(m, ALONE, k_product_15477e40, "a.2.t.split", 252, 256, stream, v_n_2, v_a_2_qkv_w,
         v_a_2_qkv_b, v_a_2_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.2.o", 240, 128, stream, v_a_2_t_split, v_a_2_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.2.o", 240, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 456));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.2", 252, 256, stream, v_a_2_c, v_a_2_w, v_a_2_b,
         v_h_1, v_r_2, (float4 *)v_workspace, v_arrived + 516));
@@ -2852,7 +2853,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_3));
     CALL(launch(m, ALONE, k_product_15477e40, "a.3.t.split", 252, 256, stream, v_n_3, v_a_3_qkv_w,
         v_a_3_qkv_b, v_a_3_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.3.o", 240, 128, stream, v_a_3_t_split, v_a_3_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.3.o", 240, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 684));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.3", 252, 256, stream, v_a_3_c, v_a_3_w, v_a_3_b,
         v_h_2, v_r_3, (float4 *)v_workspace, v_arrived + 744));
@@ -2864,7 +2865,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_n_4));
     CALL(launch(m, ALONE, k_product_15477e40, "a.4.t.split", 252, 256, stream, v_n_4, v_a_4_qkv_w,
         v_a_4_qkv_b, v_a_4_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.4.o", 240, 128, stream, v_a_4_t_split, v_a_4_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.4.o", 240, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 912));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.4", 252, 256, stream, v_a_4_c, v_a_4_w, v_a_4_b,
         v_h_3, v_r_4, (float4 *)v_workspace, v_arrived + 972));
@@ -2882,7 +2883,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_n_5));
     CALL(launch(m, ALONE, k_product_15477e40, "a.5.t.split", 252, 256, stream, v_n_5, v_a_5_qkv_w,
         v_a_5_qkv_b, v_a_5_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.5.o", 240, 128, stream, v_a_5_t_split, v_a_5_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.5.o", 240, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 1140));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.5", 252, 256, stream, v_a_5_c, v_a_5_w, v_a_5_b,
         v_h_4, v_r_5, (float4 *)v_workspace, v_arrived + 1200));
@@ -2894,7 +2895,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_n_6));
     CALL(launch(m, ALONE, k_product_15477e40, "a.6.t.split", 252, 256, stream, v_n_6, v_a_6_qkv_w,
         v_a_6_qkv_b, v_a_6_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.6.o", 240, 128, stream, v_a_6_t_split, v_a_6_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.6.o", 240, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 1368));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.6", 252, 256, stream, v_a_6_c, v_a_6_w, v_a_6_b,
         v_h_5, v_r_6, (float4 *)v_workspace, v_arrived + 1428));
@@ -2906,7 +2907,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
         v_n_7));
     CALL(launch(m, ALONE, k_product_15477e40, "a.7.t.split", 252, 256, stream, v_n_7, v_a_7_qkv_w,
         v_a_7_qkv_b, v_a_7_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.7.o", 240, 128, stream, v_a_7_t_split, v_a_7_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.7.o", 240, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 1596));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.7", 252, 256, stream, v_a_7_c, v_a_7_w, v_a_7_b,
         v_h_6, v_r_7, (float4 *)v_workspace, v_arrived + 1656));
@@ -2924,7 +2925,7 @@ static int steps_from_n_5(vit_b *m, const void *const *in, void *const *out, cud
 static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.8.o", 240, 128, stream, v_a_8_t_split, v_a_8_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.8.o", 240, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 1824));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.8", 252, 256, stream, v_a_8_c, v_a_8_w, v_a_8_b,
         v_h_7, v_r_8, (float4 *)v_workspace, v_arrived + 1884));
@@ -2936,7 +2937,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_n_9));
     CALL(launch(m, ALONE, k_product_15477e40, "a.9.t.split", 252, 256, stream, v_n_9, v_a_9_qkv_w,
         v_a_9_qkv_b, v_a_9_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.9.o", 240, 128, stream, v_a_9_t_split, v_a_9_c,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.9.o", 240, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 2052));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.9", 252, 256, stream, v_a_9_c, v_a_9_w, v_a_9_b,
         v_h_8, v_r_9, (float4 *)v_workspace, v_arrived + 2112));
@@ -2948,7 +2949,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_n_10));
     CALL(launch(m, ALONE, k_product_15477e40, "a.10.t.split", 252, 256, stream, v_n_10,
         v_a_10_qkv_w, v_a_10_qkv_b, v_a_10_t_split));
-    CALL(launch(m, ALONE, k_attention_0af3cdc8, "a.10.o", 240, 128, stream, v_a_10_t_split,
+    CALL(launch(m, ALONE, k_attention_da8e626f, "a.10.o", 240, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 2280));
     CALL(launch(m, ALONE, k_product_55e2ba92, "r.10", 252, 256, stream, v_a_10_c, v_a_10_w,
         v_a_10_b, v_h_9, v_r_10, (float4 *)v_workspace, v_arrived + 2340));

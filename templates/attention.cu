@@ -42,6 +42,9 @@
 //@key valuePlace  statements: key and column col of the thread's element i
 //@key loadValue   statements, then own[i] = its value
 //@key putValue    part[key * 16 * RC + col] = own[i]
+//@key soft    whether weights are a softmax of scores; else they are scores
+//@key none    the score of a key that a row does not have
+//@key partTop  the largest score of row i in a part
 //@key sum     whether the result is divided by the sum of the weights
 //@key store   where (row, col) is an element of the result: its position, its value, the store
 // A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
@@ -74,13 +77,18 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         $loadQuery;
     }
     //@end
-    float top[RM], acc[RM][RC];
+    float acc[RM][RC];
+    //@if soft
+    float top[RM];
+    //@end
     //@if sum
     float sum[RM];
     //@end
 #pragma unroll
     for (int i = 0; i < RM; i++) {
+        //@if soft
         top[i] = NO_KEY;
+        //@end
         //@if sum
         sum[i] = 0.f;
         //@end
@@ -90,11 +98,15 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     for (int u0 = $first; $goes; $step) {
         //@if stop
         if ($stop) {
+            //@if soft
             $masked;
             bool more = false;  // a weight that is not 0
 #pragma unroll
             for (int i = 0; i < RM; i++) more |= !(weight_of(masked, top[i]) == 0.f);
             if (!__syncthreads_or(more)) break;
+            //@else
+            break;
+            //@end
         }
         //@end
         float s[RM][RN];
@@ -142,6 +154,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         // Weights of the keys before are still read.
         __syncthreads();
         //@end
+        //@if soft
         // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int i = 0; i < RM; i++) {
@@ -149,7 +162,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                float x = -INFINITY;
+                float x = $none;
                 $score;
                 s[i][j] = x;
                 most = fmaxf(most, x);
@@ -177,6 +190,21 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
                 //@end
             }
         }
+        //@else
+#pragma unroll
+        for (int i = 0; i < RM; i++) {
+            const int row = ty + 8 * i;
+#pragma unroll
+            for (int j = 0; j < RN; j++) {
+                float x = $none;
+                $score;
+                weight[row][tx + 16 * j] = x;
+                //@if sum
+                sum[i] += x;
+                //@end
+            }
+        }
+        //@end
         for (int k0 = $valuesFrom; k0 < 16 * RN; k0 += KV) {
             $valueType own[$valueSteps];
 #pragma unroll
@@ -227,7 +255,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         for (int c = 0; c < RC; c++)
             left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];
         if (tx > 0) continue;
-        left[blockIdx.x].top[row] = top[i];
+        left[blockIdx.x].top[row] = $partTop;
         left[blockIdx.x].sum[row] = sum[i];
     }
     if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;

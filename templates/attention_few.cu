@@ -30,6 +30,9 @@
 //@key score   statements, then x = the score, by a factor, from s[row][j]; -inf: no such key
 //@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
 //@key gate    statements, then s[row][j] = 0 where that weight is left out; empty: none is
+//@key soft    whether weights are a softmax of scores; else they are scores
+//@key none    the score of a key that a row does not have
+//@key start   the largest score of a row before any key
 //@key valueType   type of what a lane loads of a value at once
 //@key loadValue   statements, then values[i] = columns from col on of a key's value
 //@key lines   rows of a tile that there are
@@ -69,7 +72,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     float top[ROWS], sum[ROWS], acc[ROWS][VE];
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
-        top[row] = NO_KEY;
+        top[row] = $start;
         sum[row] = 0.f;
 #pragma unroll
         for (int c = 0; c < VE; c++) acc[row][c] = 0.f;
@@ -77,12 +80,16 @@ static __global__ void __launch_bounds__(256) $name($params) {
     for (int u0 = $first; $goes; $step) {
         //@if stop
         if ($stop) {
+            //@if soft
             $masked;
             bool more = false;  // a weight that is not 0, of a row whatever lanes have its keys
 #pragma unroll
             for (int row = 0; row < ROWS; row++)
                 more |= !__syncthreads_or(weight_of(masked, top[row]) == 0.f);
             if (!more) break;
+            //@else
+            break;
+            //@end
         }
         //@end
         $valueType values[J * VE / VW];
@@ -120,13 +127,14 @@ static __global__ void __launch_bounds__(256) $name($params) {
             }
         }
         //@end
+        //@if soft
         // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int row = 0; row < ROWS; row++) {
             float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < J; j++) {
-                float x = -INFINITY;
+                float x = $none;
                 $score;
                 s[row][j] = x;
                 most = fmaxf(most, x);
@@ -146,6 +154,18 @@ static __global__ void __launch_bounds__(256) $name($params) {
                 //@end
             }
         }
+        //@else
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+#pragma unroll
+            for (int j = 0; j < J; j++) {
+                float x = $none;
+                $score;
+                s[row][j] = x;
+                sum[row] += x;
+            }
+        }
+        //@end
 #pragma unroll
         for (int j = 0; j < J; j++) {
             float v[VE];

@@ -59,6 +59,10 @@
 //@key valueAcross  whether a column's values of all keys lie together, in shared memory too
 //@key valueAt   where that value is
 //@key valueWords  whether values arrive as they are in memory, to be rounded here
+//@key soft    whether weights are a softmax of scores; else they are scores
+//@key weighs  whether there is something to be done with weights, such as their sum
+//@key none    the score of a key that a row does not have
+//@key partTop  the largest score of row i in a part
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
 //@key others  warps whose keys come on top of the warp's own in the end
@@ -143,19 +147,26 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
     $ahead;
     //@end
     //@end
-    float top[RM][2], acc[RM][cols / 8][4];
+    float acc[RM][cols / 8][4];
+    //@if soft
+    float top[RM][2];
+    //@end
     //@if sum
     float sum[RM][2];
     //@end
 #pragma unroll
     for (int m = 0; m < RM; m++) {
+        //@if weighs
 #pragma unroll
         for (int i = 0; i < 2; i++) {
+            //@if soft
             top[m][i] = NO_KEY;
+            //@end
             //@if sum
             sum[m][i] = 0.f;
             //@end
         }
+        //@end
 #pragma unroll
         for (int c = 0; c < cols / 8; c++)
 #pragma unroll
@@ -165,6 +176,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
     for (int u0 = $first; $goes; $step) {
         //@if stop
         if ($stop) {
+            //@if soft
             $masked;
             float most[RM][2];
 #pragma unroll
@@ -196,6 +208,10 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
 #pragma unroll
                 for (int i = 0; i < 2; i++) more |= !(weight_of(masked, most[m][i]) == 0.f);
             if (!__syncthreads_or(more)) break;
+            //@else
+            await_steps<0>();
+            break;
+            //@end
         }
         //@end
         float s[RM][NK / 8][4];
@@ -272,7 +288,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                 //@if both
 #pragma unroll
                 for (int e = 0; e < 4; e += 2) {
-                    float x = -INFINITY, next = -INFINITY;
+                    float x = $none, next = $none;
                     $score;
                     s[m][j][e] = x;
                     s[m][j][e + 1] = next;
@@ -280,7 +296,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                 //@else
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    float x = -INFINITY;
+                    float x = $none;
                     $score;
                     s[m][j][e] = x;
                 }
@@ -302,6 +318,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
             }
         }
         //@end
+        //@if soft
         // Weights relative to the largest score so far, or to one before that is not far below, so
         // that what was summed up is seldom scaled.
         float unit[RM][2], power[RM][2];
@@ -341,13 +358,17 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                 }
             }
         }
+        //@end
+        //@if weighs
 #pragma unroll
         for (int m = 0; m < RM; m++) {
 #pragma unroll
             for (int j = 0; j < NK / 8; j++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
+                    //@if soft
                     s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);
+                    //@end
                     //@if sum
                     sum[m][e / 2] += s[m][j][e];
                     //@end
@@ -357,6 +378,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                 }
             }
         }
+        //@end
         await_steps<0>();
         //@if valueWords
         round_values();
@@ -409,13 +431,17 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
 #pragma unroll
         for (int m = 0; m < RM; m++) {
             float *const to = rest + ((warp % KW - 1) * RW * RM + m) * VALUES * 32;
+            //@if weighs
 #pragma unroll
             for (int i = 0; i < 2; i++) {
+                //@if soft
                 to[i * 32] = top[m][i];
+                //@end
                 //@if sum
                 to[(2 + i) * 32] = sum[m][i];
                 //@end
             }
+            //@end
 #pragma unroll
             for (int v = 0; v < cols / 2; v++) to[(4 + v) * 32] = acc[m][v / 4][v % 4];
         }
@@ -429,6 +455,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
 #pragma unroll
         for (int m = 0; m < RM; m++) {
             const float *const from = rest + (o * RW * RM + m) * VALUES * 32;
+            //@if soft
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 const float other = from[i * 32], most = fmaxf(top[m][i], other);
@@ -443,6 +470,14 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                         acc[m][v / 4][v % 4] =
                             acc[m][v / 4][v % 4] * mine + from[(4 + v) * 32] * theirs;
             }
+            //@else
+            //@if sum
+#pragma unroll
+            for (int i = 0; i < 2; i++) sum[m][i] += from[(2 + i) * 32];
+                //@end
+#pragma unroll
+            for (int v = 0; v < cols / 2; v++) acc[m][v / 4][v % 4] += from[(4 + v) * 32];
+            //@end
         }
     }
     //@end
@@ -460,7 +495,7 @@ static __global__ void __launch_bounds__(32 * $W, $resident) $name($params) {
                 *reinterpret_cast<float2 *>(&left[blockIdx.x].acc[row][8 * c + lane % 4 * 2]) =
                     make_float2(acc[m][c][2 * i], acc[m][c][2 * i + 1]);
             if (lane % 4 > 0) continue;
-            left[blockIdx.x].top[row] = top[m][i];
+            left[blockIdx.x].top[row] = $partTop;
             left[blockIdx.x].sum[row] = sum[m][i];
         }
     }

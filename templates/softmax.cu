@@ -1,4 +1,5 @@
 //@key whole  some kernel keeps scores as they are
+//@key soft   some kernel has a softmax; others just put parts together
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
 // score so far stands for the largest one, and what was summed up is scaled when it grows. The
 // special function unit has powers of two, so what is kept is the largest score times log2(e), and
@@ -14,12 +15,14 @@ static __device__ __forceinline__ float score_unit(float most) {
 }
 
 //@end
+//@if soft
 // The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number. With NaN
 // itself compilers would make reciprocals of both cases.
 static __device__ __forceinline__ float total(float sum) {
     return sum > 0.f ? sum : sum * INFINITY;
 }
 
+//@end
 // 2^(power - top): its error is some 2^-22, whatever the scores are.
 static __device__ __forceinline__ float weight_of(float power, float top) {
     float w;

@@ -114,6 +114,7 @@ parts=(
     'golden   -    sh tests/frame/test_golden.sh'
     'ptx      cuda sh tests/frame/test_ptx.sh'
     "attend   cuda $python tests/check_attention.py"
+    "weights  cuda $python tests/check_weights.py"
     "run-san  cuda $python tests/run_models.py --mode san --once $sanitized"
     'derive   -    sh tests/frame/test_derive.sh'
     'build    -    sh tests/frame/test_build.sh'

@@ -139,7 +139,8 @@ static const ein__rule ein__rules[] = {
     [EIN__RULE_MATCH] = {"match", "operator matching: library calls", EIN__TO_STEPS, .apply = NULL},
     // M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is one step: ein__rule_fuse
     [EIN__RULE_FUSE] = {"fuse", "expression fusion", EIN__TO_STEPS, .apply = NULL},
-    // product, softmax along one of its dimensions, product over it: attention.c has the law
+    // product, softmax along one of its dimensions or another map, product over it: attention.c has
+    // the law
     [EIN__RULE_ONLINE] = {"online", "online softmax", EIN__TO_STEPS, .apply = NULL},
     // sum(k) y[i,k] w[k,j], y affine in x with factors of rows and columns, is a product of x, its
     // rows' sums and constants: norm.c has the law

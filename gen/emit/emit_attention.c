@@ -62,7 +62,7 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     int form = f->t.lanes ? 2 : f->t.math != EIN__MATH_FP32;
     // What is stored is that of all parts.
     const char *const *last = names[f->t.parts > 1 ? 2 : form];
-    ein__kneed(g, EIN__NEED_SOFTMAX);
+    if (a->soft) ein__kneed(g, EIN__NEED_SOFTMAX);
     if (f->t.lanes || f->t.parts > 1) ein__kneed(g, EIN__NEED_KEY_PARTS);
     if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = f->t.parts > 1;
@@ -71,10 +71,9 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     const char *dot = plain ? f->dot : "dot", *beside = plain ? "s[m][j][e + 1]" : "beside";
     if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot, beside}};
     g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
-    if (a->sum.i)
-        g->inner[g->ninner++] =
-            (ein__kinner){.v = a->sum, .text = {ein__namef(g->ctx, "total(%s)", last[3])}};
-    if (!ein__ex_contains(g->ctx, a->result, a->top)) return;
+    const char *sum = a->soft ? ein__namef(g->ctx, "total(%s)", last[3]) : last[3];
+    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){.v = a->sum, .text = {sum}};
+    if (!a->soft || !ein__ex_contains(g->ctx, a->result, a->top)) return;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);
     const char *top = ein__namef(g->ctx, "(%s > 0.f ? %s / score_unit(%s) : -INFINITY)", last[3],
                                  last[2], last[2]);
@@ -171,6 +170,7 @@ static void ein__kattention_reset(ein__kgen *g) {
 // What makes powers of two of scores up to `most`.
 static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form *f,
                                         const char *most) {
+    if (!f->a.soft) return "";
     if (f->s.factor > 0) return ein__kliteral(g, f->s.factor * 1.4426950408889634).s;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);
     return ein__namef(g->ctx, "score_unit(%s)", most);
@@ -184,11 +184,13 @@ static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form
     bool late = ein__attention_is_late(t);
     ein__put(b, "");
     if (!*behind && !late) return "";
-    ein__kcount(g, f->never);
-    const char *value = ein__kvalue(g, f->never, 0).s;
-    ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
-              value, ein__kattention_unit(g, f, "never"));
-    ein__kattention_reset(g);
+    if (f->a.soft) {
+        ein__kcount(g, f->never);
+        const char *value = ein__kvalue(g, f->never, 0).s;
+        ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
+                  value, ein__kattention_unit(g, f, "never"));
+        ein__kattention_reset(g);
+    }
     const char *stop = *behind ? ein__namef(g->ctx, "u0 >= %s", behind) : "";
     return ein__namef(g->ctx, "%s%s%s", stop, *behind && late ? " || " : "",
                       late ? "u0 < low" : "");
@@ -516,7 +518,12 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
                                  : "const int key = tx + 16 * j;\n");
 }
 
-// On tensor cores -inf is put where a row has no such key, and the mask's value where it hides one,
+// The score of a key that a row does not have.
+static const char *ein__kattention_none(const ein__kattention_form *f) {
+    return f->a.soft ? "-INFINITY" : "0.f";
+}
+
+// On tensor cores that is put where a row has no such key, and the mask's value where it hides one,
 // in a pass of its own, `absent`, of the tiles that have such places.
 static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
                                    const ein__kattention_keyed *k, ein__kattention_text *x) {
@@ -533,7 +540,7 @@ static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
     x->ends = *ends ? ends : NULL;
     if (!*k->test) return;
     ein__kattention_place(f, "", k->test, b);
-    ein__putf(b, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k->test);
+    ein__putf(b, "if (!(%s)) s[m][j][e] = %s;\n", k->test, ein__kattention_none(f));
 }
 
 // Whether scores of two neighbouring keys are made at once: both keys are there, and something is

@@ -31,7 +31,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, int th
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 25, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 27, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -65,6 +65,8 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"masked", x->masked.s},
         {"unit", ein__kattention_unit(g, f, "most")},
         {"loadKey", x->key.text.s},
+        {"soft", f->a.soft ? "1" : ""},
+        {"none", ein__kattention_none(f)},
         {"score", x->score.s},
         {"gate", x->gate.s},
         {"loadValue", x->value.text.s}};
@@ -77,7 +79,8 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_all(g, f, x, step, k);
     k += EIN__KATTENTION_ALL;
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
-    bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
+    bool top = f->a.soft && ein__ex_contains(g->ctx, f->a.result, f->a.top);
+    bool sum = f->a.sum.i || f->t.parts > 1 || top;
     k[1] = (ein__key){"sum", sum ? "1" : ""};
     int threads = 32 * f->t.warps;
     bool tensor = f->t.math != EIN__MATH_FP32, keys = tensor && f->t.key_across,
@@ -103,7 +106,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     static const char *const to[] = {"query[row][k]", NULL, NULL},
                              *const key[] = {"keyType", "putKey"},
                              *const value[] = {"valueType", "putValue"};
-    enum { OWN = 13, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 14, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -122,6 +125,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
             "valuesFrom",
             *values ? ein__namef(c, "%s ? 16 * RN : 0", strcmp(keys, values) ? values : "absent")
                     : "0"};
+        own[13] = (ein__key){"partTop", f->a.soft ? "top[i]" : "0.f"};
         ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, "16 * RN", k + 2);
@@ -143,7 +147,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 33, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 35, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -164,6 +168,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
         const char *zero = x.beyond[1];
         if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
         const char *loaded = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t));
+        bool weighs = f->a.soft || f->a.sum.i || t->parts > 1;
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
             {"W", ein__namef(c, "%d", t->warps)},
@@ -183,6 +188,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},
             {"both", x.both ? "1" : ""},
+            {"weighs", weighs ? "1" : ""},
+            {"partTop", f->a.soft ? "top[m][i]" : "0.f"},
             {"across", t->key_across || t->value_across ? "1" : ""},
             {"keyAcross", t->key_across ? "1" : ""},
             {"valueAcross", t->value_across ? "1" : ""},
@@ -213,7 +220,7 @@ static const char *ein__kattention_type(int width) {
 static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row][k]", "keys[i]", "values[i]"};
-    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
+    enum { OWN = 11, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -228,7 +235,8 @@ static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__katten
             {"J", ein__namef(c, "%d", t->ahead)},     {"KE", ein__namef(c, "%d", t->ke)},
             {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
             {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
-            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
+            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)},
+            {"start", f->a.soft ? "NO_KEY" : "0.f"}};
         ein__kattention_all(g, f, &x, "GROUPS * J", k + 2);
         memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);

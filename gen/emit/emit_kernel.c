@@ -291,15 +291,16 @@ static void ein__put_attention_helpers(ein__buf *out, ein__needs needs) {
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
                          {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
-    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
+    bool soft = ein__is_needed(needs, EIN__NEED_SOFTMAX),
+         parts = ein__is_needed(needs, EIN__NEED_KEY_PARTS);
+    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)},
+                        {"soft", soft ? "1" : ""}};
     ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
                          {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
     ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend,
                     EIN__COUNT(attend));
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score,
-                    EIN__COUNT(score));
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
-                    spread, EIN__COUNT(spread));
+    ein__put_helper(out, soft || parts, ein__tmpl_softmax, score, EIN__COUNT(score));
+    ein__put_helper(out, parts, ein__tmpl_attention_parts, spread, EIN__COUNT(spread));
 }
 
 // Results of several threads as one: of each reduction, and of several sums at once.

@@ -368,7 +368,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 bool siblings = step->npeer && !step->chained, parts = step->ahead || siblings;
                 if (step->ahead) ein__put_stitched(z, step);
                 if (siblings) ein__put_siblings(z, step);
-                if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
+                if (step->kind == EIN__K_ATTENTION)
+                    ein__putf(&z->kernels, "// by %s\n", ein__attention_word(ctx, step));
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < step->nhidden; v++)

@@ -73,8 +73,9 @@ static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *
 }
 
 // The rule that a step as a whole comes from, or what its first value does; NULL: none.
-static const char *ein__step_rule(const ein_ctx *ctx, const ein__step *step) {
-    return step->kind == EIN__K_ATTENTION ? "online softmax" : ctx->value[step->val[0].i].why;
+static const char *ein__step_rule(ein_ctx *ctx, const ein__step *step) {
+    return step->kind == EIN__K_ATTENTION ? ein__attention_word(ctx, step)
+                                          : ctx->value[step->val[0].i].why;
 }
 
 // The plan's steps and those that are one with them; an stb_ds array.

@@ -19,12 +19,17 @@
 // Nothing on the way may be read elsewhere. Where x is made of no product, it may be any
 // expression: then all maps over as many elements as there are scores are put in place, and the
 // kernel begins with x.
+//
+// Without an exponential x itself is the weight, any expression in one element of a product, as it
+// is where scores go through a sigmoid or decay with the distance (Sun et al. 2023, RetNet; Zhai et
+// al. 2024, HSTU): nothing is scaled then, and the sum of the weights is looked for alike.
 
 enum {
     EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores, and loads
     EIN__ATTENTION_LOADS = EIN__STEP_VALUES - EIN__ATTENTION_VALUES - 1,
     EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
     EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
+    EIN__ATTENTION_COLUMNS = 256,  // of the values, in tiles
     EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
     EIN__ATTENTION_LOOKS = 100     // values looked at, and maps put in place, for one attention
 };
@@ -35,10 +40,11 @@ typedef struct ein__attention {
     uint32_t nt, slots;           // traversal slots, all of them
     ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
+    bool soft;                    // weights are a softmax of x; else they are x
     ein__ex score;                // x, which reads `dot`
     ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
-    ein__ex top;                  // the row's maximum: the only read of `max`
+    ein__ex top;                  // the row's maximum: the only read of `max`; 0 if there is none
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
     int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
@@ -115,13 +121,13 @@ static ein__ex ein__attention_expand(ein_ctx *ctx, ein__attention *a, ein__ex ex
     return ex.i ? ein__ex_replace_reads(ctx, ex, ein__attention_read, a) : ex;
 }
 
-// The terms of the second product, taken apart: one exponential, one read of the keys' values, the
-// other factors free of the keys.
+// The terms of the second product, taken apart: one weight, which is an exponential where weights
+// are a softmax, one read of the keys' values, the other factors free of the keys.
 typedef struct ein__attention_terms {
     ein__attention *a;
-    ein__ex softmax;      // a read whose definition has the exponential, or none
+    ein__ex softmax;      // a read whose definition has the weight, or none
     ein__ex mark;         // what stands for the sum
-    ein__ex exponential;  // found
+    ein__ex exponential;  // found: the weight
     ein__ex total;        // a read that has to be the exponentials' sum, or none
 } ein__attention_terms;
 
@@ -160,12 +166,30 @@ static bool ein__attention_is_gated(ein_ctx *ctx, const ein__attention *a) {
     return ein__ex_get(ctx, a->gate)->op == EIN__X_SELECT;
 }
 
-// `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
-// the kind.
+// `ex`, which has the weight, with the mark in its place: what all keys have in common stays.
+static ein__ex ein__attention_weight(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
+    for (int k = 0; k < 2 && (quotient || (e.op == EIN__X_BINARY && e.fn == EIN__MUL)); k++) {
+        if ((quotient && k) || ein__ex_uses(ctx, e.kid[1 - k]) & z->a->keys) continue;
+        e.kid[k] = ein__attention_weight(ctx, z, e.kid[k]);
+        return e.kid[k].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
+    }
+    z->exponential = ex;
+    return z->mark;
+}
+
+// `ex` with the weight replaced by the mark and without the value; none when it is nothing of the
+// kind.
 static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
     ein__expr e = *ein__ex_get(ctx, ex);
     if (!(ein__ex_uses(ctx, ex) & z->a->keys)) return ex;
-    if (e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
+    bool product = e.op == EIN__X_BINARY && (e.fn == EIN__MUL || e.fn == EIN__DIV);
+    if (!z->a->soft && !product && ein__ex_contains(ctx, ex, z->softmax)) {
+        ein__ex body = z->exponential.i ? (ein__ex){0} : ein__attention_expand(ctx, z->a, ex);
+        return body.i ? ein__attention_weight(ctx, z, body) : body;
+    }
+    if (z->a->soft && e.op == EIN__X_UNARY && e.fn == EIN__EXP && !z->exponential.i) {
         z->exponential = ex;
         return z->mark;
     }
@@ -183,16 +207,15 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
         e.kid[3] = kid;
         e.fn = EIN__EQ;
     }
-    if (e.op == EIN__X_SELECT) {
+    if (e.op == EIN__X_SELECT && z->a->soft) {
         ein__ex open = ein__attention_gates(ctx, z, &e);
         if (open.i) return ein__attention_spine(ctx, z, open);
         if (!ein__attention_condition(ctx, z, &e)) return (ein__ex){0};
         e.kid[2] = ein__attention_spine(ctx, z, e.kid[2]);
         return e.kid[2].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
     }
-    bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
-    if (!quotient && (e.op != EIN__X_BINARY || e.fn != EIN__MUL)) return (ein__ex){0};
-    if (quotient && ein__ex_uses(ctx, e.kid[1]) & z->a->keys) return (ein__ex){0};
+    if (!product) return (ein__ex){0};
+    if (e.fn == EIN__DIV && ein__ex_uses(ctx, e.kid[1]) & z->a->keys) return (ein__ex){0};
     for (int k = 0; k < 2; k++) {
         e.kid[k] = ein__attention_spine(ctx, z, e.kid[k]);
         if (!e.kid[k].i) return (ein__ex){0};
@@ -374,24 +397,9 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
     return ok;
 }
 
-// x, its maximum and the product in it, from the exponential of its distance to the maximum.
-static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
-    const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
-    if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
-    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
-    a->score = minus->kid[0];
-    a->max = (ein__val){max->val};
-    a->top = minus->kid[1];
-    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
-        !ein__attention_absorb(a, a->max))
-        return false;
-    if (a->plain) {
-        a->query = a->key = ein__ex_const(ctx, 0);
-        a->alpha = 1;
-        a->slots = a->nt + a->box.ns;
-        return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
-    }
-    // A bias may be a product of queries as well, over fewer keys: the largest one is wanted.
+// The product in x. A bias may be a product of queries as well, over fewer keys: the largest one is
+// wanted.
+static bool ein__attention_dot(ein_ctx *ctx, ein__attention *a) {
     ein__attention best;
     int64_t most = 0;
     const ein__ex *reads = ein__ex_reads(ctx, a->score);
@@ -410,7 +418,33 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     return most > 0;
 }
 
-// The sum of the exponentials among what the result reads, where it is.
+// x, its maximum and the product in it, from the exponential of its distance to the maximum, or
+// from x.
+static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
+    if (!a->soft) {
+        a->score = exponential;
+        a->top = ein__ex_const(ctx, 0);
+        return ein__attention_dot(ctx, a);
+    }
+    const ein__expr *minus = ein__ex_get(ctx, ein__ex_get(ctx, exponential)->kid[0]);
+    if (minus->op != EIN__X_BINARY || minus->fn != EIN__SUB) return false;
+    const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
+    a->score = minus->kid[0];
+    a->max = (ein__val){max->val};
+    a->top = minus->kid[1];
+    if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
+        !ein__attention_absorb(a, a->max))
+        return false;
+    if (a->plain) {
+        a->query = a->key = ein__ex_const(ctx, 0);
+        a->alpha = 1;
+        a->slots = a->nt + a->box.ns;
+        return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
+    }
+    return ein__attention_dot(ctx, a);
+}
+
+// The sum of the weights among what the result reads, where it is.
 static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
     bool ok = true;
     const ein__ex *reads = ein__ex_reads(ctx, a->result);
@@ -434,19 +468,23 @@ static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_get(ctx, ex)->val == z->v.i ? z->by : ex;
 }
 
-// One choice of which read of `v` has the softmax in its definition; none: `v` has it itself.
-// `plain`: whether scores are made of no product.
-static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax, bool plain,
-                                ein__attention *a) {
+// What weights are: a softmax of scores that are made of a product, or of any, or what is made of
+// an element of a product.
+typedef enum ein__attention_kind { EIN__OF_PRODUCT, EIN__OF_ANY, EIN__WITHOUT } ein__attention_kind;
+
+// One choice of which read of `v` has the weights in its definition; none: `v` has them itself.
+static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax,
+                                ein__attention_kind kind, ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix ix[EIN__MAX_RANK];
     *a = (ein__attention){.box = *s, .nt = s->nt, .out = v, .gate = ein__ex_const(ctx, 1)};
+    a->soft = kind != EIN__WITHOUT;
     for (uint32_t i = 0; i < s->nt; i++) ix[i] = ein__ix_iter(ctx, i, s->n[i]);
     int keys = 0;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
     if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
-    if (plain) a->plain = ein__attention_volume(ctx, a, softmax);
+    if (kind == EIN__OF_ANY) a->plain = ein__attention_volume(ctx, a, softmax);
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
@@ -472,29 +510,62 @@ static bool ein__is_exponential(ein_ctx *ctx, ein__val v) {
     return e->op == EIN__X_UNARY && e->fn == EIN__EXP;
 }
 
+// Whether what `read` reads may have the weights in its definition.
+static bool ein__is_weighing(ein_ctx *ctx, ein__attention_kind kind, const ein__expr *read) {
+    ein__val v = {read->val};
+    int looks = 0;
+    if (!ein__inside(ctx, read)) return false;
+    if (kind == EIN__OF_ANY) return ein__is_exponential(ctx, v);
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool dot = s && kind == EIN__WITHOUT && ein__is_contraction(ctx, s);
+    return dot ? !ctx->value[v.i].weight_only : ein__is_over_product(ctx, v, 0, &looks);
+}
+
+// The attention of `kind` that `v` ends, of several that with the most weights. Fewer weights than
+// results are little beside what is stored anyway.
+static bool ein__match_kind(ein_ctx *ctx, ein__val v, ein__val map, ein__attention_kind kind,
+                            ein__attention *a) {
+    ein__attention z;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool soft = kind != EIN__WITHOUT, found = false;
+    int64_t most = soft ? 0 : ein__elements(&ctx->value[v.i].shape);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !(soft && found); i++) {
+        const ein__expr *read = ein__ex_get(ctx, reads[i]);
+        uint32_t others = ((1u << s->nt) - 1) & ~ein__ex_uses(ctx, reads[i]);
+        if (!soft && ein__extent_of(s, others) > EIN__ATTENTION_COLUMNS) continue;
+        if (!ein__is_weighing(ctx, kind, read)) continue;
+        int64_t n = ein__elements(&ctx->value[read->val].shape);
+        if (n <= most || !ein__attention_with(ctx, v, map, reads[i], kind, &z)) continue;
+        most = n;
+        found = true;
+        *a = z;
+    }
+    return found;
+}
+
 // Whether sum `v`, with map `map` behind that reads it in place (or none), is the second product of
-// an attention.
-EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
+// an attention whose weights are a softmax (`soft`) or are not.
+EIN__FN bool ein__match_weights(ein_ctx *ctx, ein__val v, ein__val map, bool soft,
+                                ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__val last = map.i ? map : v;
     if (!s || s->reduce != EIN__R_SUM || ctx->value[v.i].weight_only) return false;
+    if (map.i && !ein__attention_only(ctx, ein__scope_of(ctx, map)->body, v).i) return false;
     if ((map.i && ctx->value[v.i].dtype != EIN__F32) || ctx->value[last.i].dtype > EIN__BF16)
         return false;
     ein__attempt attempt = ein__try(ctx);
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool found = false;
-    for (ptrdiff_t i = 0; i < 2 * arrlen(reads) && !found; i++) {
-        ein__ex read = reads[i % arrlen(reads)];
-        bool plain = i >= arrlen(reads);
-        ein__val r = {ein__ex_get(ctx, read)->val};
-        int looks = 0;
-        if (plain ? !ein__is_exponential(ctx, r) : !ein__is_over_product(ctx, r, 0, &looks))
-            continue;
-        if (ein__inside(ctx, ein__ex_get(ctx, read)))
-            found = ein__attention_with(ctx, v, map, read, plain, a);
-    }
-    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, false, a);
+    for (int kind = EIN__OF_PRODUCT; kind < EIN__WITHOUT && soft && !found; kind++)
+        found = ein__match_kind(ctx, v, map, (ein__attention_kind)kind, a);
+    if (soft && !found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, EIN__OF_PRODUCT, a);
+    if (!soft) found = ein__match_kind(ctx, v, map, EIN__WITHOUT, a);
     return ein__tried(ctx, attempt) && found;
+}
+
+// The same of either kind.
+EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
+    return ein__match_weights(ctx, v, map, true, a) || ein__match_weights(ctx, v, map, false, a);
 }
 
 // ------------------------------------------------------------------------------------ groups
@@ -606,8 +677,9 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->dot.i)
         dot = ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
     ein__ex x = a->dot.i ? ein__attention_put(ctx, a->score, a->dot, dot) : a->score;
-    ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
-    ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
+    ein__ex max = {0}, weight = x;
+    if (a->soft) max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
+    if (a->soft) weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
     if (ein__attention_is_gated(ctx, a)) {
         ein__ex zero = ein__ex_const(ctx, 0);
@@ -616,7 +688,7 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
     ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
     body = ein__attention_put(ctx, a->result, a->out, out);
-    body = ein__attention_put(ctx, body, a->max, max);
+    if (a->soft) body = ein__attention_put(ctx, body, a->max, max);
     if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
     return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};

@@ -48,6 +48,15 @@ EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attenti
     return found;
 }
 
+// What the kernel of an attention does: nothing but a softmax needs a maximum.
+EIN__FN const char *ein__attention_word(ein_ctx *ctx, const ein__step *step) {
+    for (int k = 0; k < step->nval; k++) {
+        const ein__scope *s = ein__scope_of(ctx, step->val[k]);
+        if (s && s->reduce == EIN__R_MAX) return "online softmax";
+    }
+    return "products as one";
+}
+
 // ------------------------------------------------------------------------------------ cost
 
 // What a factor that is computed takes beside a plain copy: reads, bytes of an element of all of

@@ -5,7 +5,8 @@
 // for every row of the tile, such keys change nothing. The kernel begins with the first key that
 // some row attends to and stops behind the last one (causal attention: half of all keys; a window:
 // as many as it is wide). It looks, since nothing else says how far below the other scores c is;
-// until it is, the kernel goes on, behind the last of all keys with the first one.
+// until it is, the kernel goes on, behind the last of all keys with the first one. Weights that are
+// no softmax are 0 there, and add nothing.
 //
 // K is looked for in the conditions of the score, and both sides of it are what the score is there.
 // Where several iterators count rows, as heads that share their keys do beside positions, that of i
@@ -96,10 +97,12 @@ static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_l
     for (uint32_t i = 0; i < e.nkid; i++) ein__attention_conditions(ctx, e.kid[i], all);
 }
 
-// A constant below 0, or one element of a value that the kernel does not make.
+// A constant below 0, or one element of a value that the kernel does not make; weights that are no
+// softmax are 0.
 static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double v;
+    if (!a->soft) return ein__ex_is_const(ctx, ex, &v) && v == 0;
     if (ein__side_never(ctx, ex)) return true;
     if (ein__ex_is_const(ctx, ex, &v)) return v < 0;
     return e->op == EIN__X_READ && e->val != a->dot.i && !ein__ex_uses(ctx, ex);
@@ -198,6 +201,7 @@ EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__a
     if (!ein__tried(ctx, attempt) || !m->kept.i) return false;
     ein__attention_find_read(ctx, a, m);
     m->far = m->value.i && (!ein__ex_is_const(ctx, m->value, &c) || c <= EIN__ATTENTION_FAR);
+    m->far |= m->value.i && !a->soft;
     return m->begin.is || m->end.is;
 }
 

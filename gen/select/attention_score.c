@@ -70,7 +70,7 @@ static ein__ex ein__score_by(ein_ctx *ctx, ein__ex ex, double f) {
 }
 
 EIN__FN ein__attention_score ein__attention_scores_of(ein_ctx *ctx, const ein__attention *a) {
-    double f = ein__score_factor(ctx, a, a->score);
+    double f = a->soft ? ein__score_factor(ctx, a, a->score) : 0;
     if (!(f > 1e-6 && f < 1e6)) return (ein__attention_score){a->score, 0};
     return (ein__attention_score){ein__score_by(ctx, a->score, f), f};
 }

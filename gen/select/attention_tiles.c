@@ -46,8 +46,7 @@ typedef struct ein__attention_tile {
 
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
-    EIN__ATTENTION_COLUMNS = 256,
-    EIN__ATTENTION_CHUNK = 32,    // of the depth
+    EIN__ATTENTION_CHUNK = 32,          // of the depth
     EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
     EIN__ATTENTION_RESIDENT = 4,  // blocks of an SM, at most
     EIN__ATTENTION_SAMPLES = 64,  // tiles looked at for how many keys one meets
@@ -311,7 +310,8 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
 
-// Whether halves have too few exponents for something that its products read.
+// Whether halves have too few exponents for something that its products read; weights that are a
+// softmax are 1 at most.
 static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
     const ein__ex part[] = {a->query, a->key, a->value};
     bool wide = false;
@@ -320,6 +320,8 @@ static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             wide |= ein__stays_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
     }
+    for (int k = 0; k < a->n && !a->soft; k++)
+        wide |= ein__is_map(ctx, a->inner[k]) && ein__stays_wide(ctx, a->inner[k]);
     return wide;
 }
 
@@ -451,7 +453,7 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t copies = bytes / 16 / threads * EIN__ATTENTION_COPY + (key + value) / threads;
     copies += rounded * EIN__ATTENTION_ROUND / threads;
     int64_t issued = products + wide + narrow + copies;
-    if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
+    if (a->soft && !ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
     issued = ein__times(ein__plus(scores, issued + EIN__ATTENTION_TURN), t->warps) / 4;
     int64_t flop = t->warps * products * 16 * 8 * step * 2, lanes = ein__sm_lanes(g);
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
@@ -778,7 +780,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     uint64_t h = ein__mix(ein__hash_kind(ctx, EIN__K_ATTENTION), (uint64_t)bytes_out), alpha;
     memcpy(&alpha, &a->alpha, sizeof alpha);
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
-    h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
+    h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a) << 1 | a->soft);
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
     if (ein__attention_is_gated(ctx, a)) h = ein__mix(h, ein__hash_ex(&z, a->gate));
     // What a mask that is read hides is in none of the parts.

@@ -283,7 +283,10 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
     return true;
 }
 
-enum { EIN__ATTENTION_COPIES = 10 };  // a share of what attention costs apart
+enum {
+    EIN__ATTENTION_COPIES = 10,  // a share of what attention costs apart
+    EIN__ATTENTION_GAINS = 85    // in 1/100
+};
 
 // What the values of attention `a` cost as calls and kernels of their own: the two products, each
 // with the map that alone reads it, and the rows of the softmax between them.
@@ -309,6 +312,7 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
         if (s->reduce == EIN__R_NONE) last = v;
         else row.inner[row.n] = v, row.s[row.n++] = s;
     }
+    if (!row.n) return last.i ? ein__cost_sum(all, ein__kernel_cost(ctx, last)) : all;
     if (last.i) row.s[row.n++] = ein__scope_of(ctx, last);
     return ein__cost_sum(all, ein__cost_kernel(ctx, &row));
 }
@@ -417,35 +421,49 @@ static int64_t ein__attention_with_loads(ein__selector *z, ein__attention *a, in
     return least;
 }
 
-// Attentions that are cheaper as one kernel than apart, or not much dearer: apart the products may
-// need copies made that the kernel reads through. A plan without any is compared as a whole.
-static void ein__select_attention(ein__selector *z) {
+// Whether `ps` for attention `a` as one kernel is to be taken where apart it costs `apart`: if it
+// is not much dearer, because apart the products may need copies made that the kernel reads
+// through, and a plan without any is compared as a whole. Weights that are no softmax are of any
+// two products in a row: much has to be gained.
+static bool ein__attention_pays(const ein__attention *a, int64_t ps, int64_t apart) {
+    if (!a->soft) return ps < ein__muldiv(apart, EIN__ATTENTION_GAINS, 100);
+    return ps < apart + apart / EIN__ATTENTION_COPIES;
+}
+
+// Makes one kernel of the attention that `v` ends, if it is of softmax or of other weights as
+// `soft` says, and cheaper so.
+static void ein__select_attended(ein__selector *z, ein__val v, bool soft) {
     ein_ctx *ctx = z->ctx;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && ctx->online; i++) {
-        ein__val v = z->order[i], map = {0}, last = v;
-        ein__ex read = {0};
-        ein__attention a;
-        if (!ein__match_attention(ctx, v, map, &a)) continue;
-        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
-        ein__attention with;
-        bool copy = map.i && ein__copy_of(ctx, map) && !ein__is_narrowing(ctx, map);
-        if (map.i && !ctx->value[map.i].weight_only && !copy &&
-            ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
-            a = with;
-            last = map;
-        } else {
-            map = (ein__val){0};
-        }
-        if (!ein__attention_closed(z, &a, last)) continue;
-        int64_t maps, ps = ein__attention_with_loads(z, &a, ein__bytes_of(ctx, last), &maps);
-        // What types were given for is settled: the values inside are f32.
-        bool settled = ctx->typed && ein__is_kept(ctx, v);
-        int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
-        if (!settled && ps >= apart + apart / EIN__ATTENTION_COPIES) continue;
-        for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
-        for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
-        z->kind[last.i] = EIN__K_ATTENTION;
+    ein__val map = {0}, last = v;
+    ein__ex read = {0};
+    ein__attention a, with;
+    if (!ein__match_weights(ctx, v, map, soft, &a)) return;
+    if (!soft && ein__match_weights(ctx, v, map, true, &with)) return;
+    if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
+    bool copy = map.i && ein__copy_of(ctx, map) && !ein__is_narrowing(ctx, map);
+    if (map.i && !ctx->value[map.i].weight_only && !copy &&
+        ein__match_weights(ctx, v, map, soft, &with) && ein__attention_closed(z, &with, map)) {
+        a = with;
+        last = map;
+    } else {
+        map = (ein__val){0};
     }
+    if (!ein__attention_closed(z, &a, last)) return;
+    int64_t maps, ps = ein__attention_with_loads(z, &a, ein__bytes_of(ctx, last), &maps);
+    // What types were given for is settled: the values inside are f32.
+    bool settled = ctx->typed && ein__is_kept(ctx, v);
+    int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
+    if (!settled && !ein__attention_pays(&a, ps, apart)) return;
+    for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
+    for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
+    z->kind[last.i] = EIN__K_ATTENTION;
+}
+
+// Attentions as one kernel: those of softmax first, whose products may make others with what is in
+// front of them or behind.
+static void ein__select_attention(ein__selector *z) {
+    for (int soft = 1; soft >= 0 && z->ctx->online; soft--)
+        for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__select_attended(z, z->order[i], soft);
 }
 
 // Whether the `n` reductions of `list` and map `m` take no longer as one kernel, a block or less
