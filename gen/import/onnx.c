@@ -178,6 +178,21 @@ void ox_note(ox *o, const char *format, ...) {
     ox_put(&o->notes, "%s: note: %s\n", cli_escape(shown, sizeof shown, o->path), text);
 }
 
+// For a note at the end. A node that is visited again and again is named once.
+void ox_name_node(ox *o, ox_node *n, ox_named *nodes) {
+    enum { NAMED = sizeof nodes->first / sizeof *nodes->first };
+    const char *title = ox_title(o, n);
+    for (int i = 0; i < nodes->count && i < NAMED; i++) {
+        if (!strcmp(nodes->first[i], title)) {
+            return;
+        }
+    }
+    if (nodes->count < NAMED) {
+        nodes->first[nodes->count] = title;
+    }
+    nodes->count++;
+}
+
 // False when `what` met something unsupported, which ends it by a jump.
 bool ox_attempt(ox *o, void (*what)(ox *, void *), void *argument) {
     jmp_buf here;

@@ -6,8 +6,8 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick scatter nn norm resize sample fourier attention quant rnn sequence flow
-//     ml
+//     math reduce ops pick scatter nn norm resize sample fourier attention quant integer rnn
+//     sequence flow ml
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -82,6 +82,12 @@ typedef struct ox_value {
     int n_parts;
     bool sequence;
     const char *numbers;  // name of what a mask of bools is cast from, once it has one
+    // Of integers that are held as floats: their type in the file, and its bits as in ox_const.
+    cli_dtype held;
+    int bits;
+    // Of integers where this is at hand: what they are above `zero`, as floats.
+    struct ox_value *whole;
+    double zero;
     bool live, declared, listed;
     int rank;
     int64_t dims[CLI_MAX_RANK];
@@ -203,6 +209,12 @@ typedef struct {
     bool used;
 } ox_given;
 
+// Nodes that a note names: the first ones, and how many there are.
+typedef struct {
+    const char *first[3];
+    int count;
+} ox_named;
+
 typedef struct ox ox;
 struct ox {
     // given
@@ -220,24 +232,25 @@ struct ox {
     ox_function *functions;  // arr
     ox_block *blocks;
     ox_scope *main;
-    ox_scope **scopes;      // arr; the functions' and the main one
-    const ox_node *node;    // being converted, for messages
-    ox_index *taken;        // sh; every name in the text
-    ox_index *wanted;       // sh; graph outputs
-    ox_index *counted;      // sh; names handed out with a number, and how many
-    ox_dim *dims;           // arr
-    ox_value **inputs;      // arr
-    ox_value **outputs;     // arr
-    ox_value **values;      // arr; all, in the order made
-    ox_stmt **stmts;        // arr
-    ox_mapping *maps;       // arr
-    char *attrs;            // arr; attributes of the statement being made
-    ox_value **args;        // arr
-    int64_t folded;         // elements made by folding so far
-    int64_t steps;          // nodes visited so far, functions unrolled
-    int64_t scanned;        // nodes looked at for being needed
-    const char *lookup[3];  // nodes that may read at negative positions, the first ones
-    int lookups;            // and how many
+    ox_scope **scopes;    // arr; the functions' and the main one
+    const ox_node *node;  // being converted, for messages
+    ox_index *taken;      // sh; every name in the text
+    ox_index *wanted;     // sh; graph outputs
+    ox_binding *shown;    // sh; those that are other values than what nodes read by their names
+    ox_index *counted;    // sh; names handed out with a number, and how many
+    ox_dim *dims;         // arr
+    ox_value **inputs;    // arr
+    ox_value **outputs;   // arr
+    ox_value **values;    // arr; all, in the order made
+    ox_stmt **stmts;      // arr
+    ox_mapping *maps;     // arr
+    char *attrs;          // arr; attributes of the statement being made
+    ox_value **args;      // arr
+    int64_t folded;       // elements made by folding so far
+    int64_t steps;        // nodes visited so far, functions unrolled
+    int64_t scanned;      // nodes looked at for being needed
+    ox_named lookups;     // nodes that may read at negative positions
+    ox_named sums;        // nodes whose sums of products of integers may be rounded
     // Converts the nodes that `wanted` needs and frees it: ox_walk.
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
     // messages
@@ -264,6 +277,7 @@ CLI_NORETURN void ox_lose(ox *o);  // as ox_unsupported, for a node whose input 
 bool ox_attempt(ox *o, void (*what)(ox *, void *), void *argument);
 void ox_note(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
 const char *ox_title(ox *o, const ox_node *n);  // what messages call it
+void ox_name_node(ox *o, ox_node *n, ox_named *nodes);
 
 // ---- onnx_wire.c ----
 // Checks the wire format against a message's description without recursion: lengths, wire types,
@@ -463,6 +477,34 @@ int64_t ox_offset_of(int64_t i, int rank, const int64_t *dims, const int64_t *st
 const ox_const *ox_view(ox *o, const ox_const *c, int rank, const int64_t *dims,
                         const int64_t *strides, int64_t base);
 
+// ---- an operator with which others are written out; it reads its attributes of the node ----
+ox_value *ox_conv(ox *o, ox_node *n, ox_value *x, ox_value *weight, ox_value *bias,
+                  const char *name);
+
+// ---- onnx_quant.c: integers that are held as floats ----
+// Where the numbers of a scale or a zero point stand: one for all or, of `size` places of an axis
+// that `behind` others follow, one for each; `full`: or with as many axes as the tensor.
+typedef struct {
+    int64_t size;
+    int behind;
+    bool full;
+} ox_along;
+
+// Input `input` as a factor of type `dtype` that broadcasts; `divides`: what is divided by.
+ox_value *ox_scale(ox *o, ox_node *n, int input, ox_along by, cli_dtype dtype, bool divides);
+// The same of a zero point of `q`; NULL where it is absent or 0.
+ox_value *ox_zero(ox *o, ox_node *n, int input, ox_along by, cli_dtype dtype, ox_value *q);
+ox_value *ox_times(ox *o, ox_node *n, ox_value *a, ox_value *b);  // folded where both are known
+ox_value *ox_over(ox *o, ox_node *n, ox_value *a, ox_value *b);
+ox_value *ox_scaled(ox *o, ox_node *n, ox_value *x, ox_value *by);  // x * by
+// What the integers of `q` are above `zero`, as floats of type `dtype`.
+ox_value *ox_whole(ox *o, ox_node *n, ox_value *q, ox_value *zero, cli_dtype dtype);
+// Output `output` is `x` in steps, rounded, moved by `zero` and cut to integers of `type`.
+void ox_bind_rounded(ox *o, ox_node *n, int output, ox_value *x, ox_value *zero, cli_dtype type,
+                     int bits);
+// The type of a quantised result: of its zero point, input `input`, or else of `q`.
+cli_dtype ox_result_type(ox *o, ox_node *n, int input, ox_value *q, int *bits);
+
 // ---- operators: tables that end with a NULL op ----
 typedef struct {
     const char *op;
@@ -482,6 +524,7 @@ extern const ox_row ox_sample_rows[];
 extern const ox_row ox_fourier_rows[];
 extern const ox_row ox_attention_rows[];
 extern const ox_row ox_quant_rows[];
+extern const ox_row ox_integer_rows[];
 extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_sequence_rows[];
 extern const ox_row ox_flow_rows[];

@@ -182,7 +182,8 @@ static void take_output(ox *o, void *output_name) {
     if (at < 0) {
         ox_die(o, NULL, "output \"%s\" is not defined", shown);
     }
-    ox_value *v = o->main->values[at].value;
+    ptrdiff_t shown_at = shgeti(o->shown, name);
+    ox_value *v = shown_at >= 0 ? o->shown[shown_at].value : o->main->values[at].value;
     if (v->lost) {
         if (v->why) {
             ox_unsupported(o, NULL, "output \"%s\": %s", shown, v->why);
@@ -259,18 +260,17 @@ static void import_graph(ox *o, const Onnx__GraphProto *g) {
 }
 
 // Once for all nodes, of which the first are named.
-static void note_lookups(ox *o) {
-    enum { NAMED = sizeof o->lookup / sizeof *o->lookup };
-    char *nodes = NULL;
-    for (int i = 0; i < o->lookups && i < NAMED; i++) {
-        ox_put(&nodes, "%s%s", i ? ", " : "", o->lookup[i]);
+static void note_nodes(ox *o, const ox_named *nodes, const char *what) {
+    enum { NAMED = sizeof nodes->first / sizeof *nodes->first };
+    char *text = NULL;
+    for (int i = 0; i < nodes->count && i < NAMED; i++) {
+        ox_put(&text, "%s%s", i ? ", " : "", nodes->first[i]);
     }
-    if (o->lookups > NAMED) {
-        ox_put(&nodes, " and %d more", o->lookups - NAMED);
+    if (nodes->count > NAMED) {
+        ox_put(&text, " and %d more", nodes->count - NAMED);
     }
-    if (nodes) {
-        ox_note(o, "what is read at a negative position is 0, where ONNX counts from the end: %s",
-                ox_take(o, &nodes));
+    if (text) {
+        ox_note(o, "%s: %s", what, ox_take(o, &text));
     }
 }
 
@@ -328,7 +328,10 @@ static void convert(ox *o) {
     o->walk = ox_walk;
     ox_load_functions(o);
     import_graph(o, g);
-    note_lookups(o);
+    note_nodes(o, &o->lookups,
+               "what is read at a negative position is 0, where ONNX counts from the end");
+    note_nodes(o, &o->sums,
+               "sums of products of 8-bit integers are exact up to 2^24, and may pass it");
     sweep(o);
 }
 
@@ -381,6 +384,7 @@ void ox_free(ox *o) {
     }
     shfree(o->taken);
     shfree(o->wanted);
+    shfree(o->shown);
     shfree(o->counted);
     arrfree(o->pins);
     arrfree(o->givens);

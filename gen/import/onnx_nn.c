@@ -204,8 +204,8 @@ static ox_value *set_aside(ox *o, ox_node *n, ox_value *x, aside *by) {
                         (ox_list){by->whole->rank - by->n, shape, sym});
 }
 
-// The result back among all axes, as output 0 of the node.
-static void bring_back(ox *o, ox_node *n, ox_value *y, const aside *by) {
+// The result back among all axes.
+static ox_value *bring_back(ox *o, ox_node *n, ox_value *y, const aside *by, const char *name) {
     const ox_value *x = by->whole;
     ox_list order = aside_order(o, by, x->rank);
     int64_t shape[CLI_MAX_RANK], back[CLI_MAX_RANK];
@@ -218,7 +218,10 @@ static void bring_back(ox *o, ox_node *n, ox_value *y, const aside *by) {
         back[order.v[i]] = i;
     }
     y = ox_with_list(o, n, "Reshape", ".apart", y, "shape", (ox_list){x->rank, shape, sym});
-    ox_end_list(o, n, "Transpose", y, "perm", (ox_list){x->rank, back, NULL});
+    ox_begin(o);
+    ox_arg(o, y);
+    ox_set_list(o, "perm", (ox_list){x->rank, back, NULL});
+    return ox_end(o, "Transpose", name, y->dtype);
 }
 
 // The filter without the axes that stand aside.
@@ -232,8 +235,9 @@ static ox_value *narrow_filter(ox *o, ox_node *n, ox_value *filter, const aside 
                  : filter;
 }
 
-static void convert_conv(ox *o, ox_node *n) {
-    ox_value *weight = ox_in(o, n, 1), *x = ox_in(o, n, 0);
+// The convolution that the node's attributes say, of `x` in place of its first input.
+ox_value *ox_conv(ox *o, ox_node *n, ox_value *x, ox_value *weight, ox_value *bias,
+                  const char *name) {
     window w = {0};
     aside by;
     ox_need_shape(o, n, weight);
@@ -250,17 +254,19 @@ static void convert_conv(ox *o, ox_node *n) {
     ox_begin(o);
     ox_arg(o, x);
     ox_arg(o, weight);
-    ox_arg(o, ox_opt(o, n, 2));
+    ox_arg(o, bias);
     set_window(o, &w);
     if (group != 1) {
         ox_set_int(o, "group", group);
     }
-    if (by.n) {
-        bring_back(o, n, ox_end(o, "Conv", ox_fresh(o, ox_first(o, n), ".of_images"), x->dtype),
-                   &by);
-        return;
-    }
-    ox_end_node(o, n, "Conv");
+    const char *images = by.n ? ox_fresh(o, name, ".of_images") : name;
+    ox_value *y = ox_end(o, "Conv", images, x->dtype);
+    return by.n ? bring_back(o, n, y, &by, name) : y;
+}
+
+static void convert_conv(ox *o, ox_node *n) {
+    ox_value *weight = ox_in(o, n, 1), *x = ox_in(o, n, 0), *bias = ox_opt(o, n, 2);
+    ox_bind(o, n, 0, ox_conv(o, n, x, weight, bias, ox_first(o, n)));
 }
 
 // Pads of a transposed convolution that is given by its result's size.
@@ -469,34 +475,39 @@ static void bind_indices(ox *o, ox_node *n, const window *w, ox_value *x, ox_val
     ox_bind(o, n, 1, at);
 }
 
-// MaxPool and AveragePool. `ceil_mode` and `count_include_pad` are written where they are on.
-static void convert_pool(ox *o, ox_node *n) {
-    window w = {0};
-    bool ceiling = take_pool(o, n, &w);
+// Pools by the windows, whose axes may be taken aside or not. `ceil_mode` and
+// `count_include_pad` are written where they are on.
+static ox_value *pool(ox *o, ox_node *n, const char *op, ox_value *x, const char *name, window *w,
+                      bool may_aside) {
+    bool ceiling = take_pool(o, n, w);
     bool counted = ox_int(o, n, "count_include_pad", 0) != 0;
-    bool columns = ox_int(o, n, "storage_order", 0) != 0;
-    bool places = !strcmp(n->op, "MaxPool") && ox_wants(n, 1);
-    ox_value *x = ox_in(o, n, 0);
     aside by = {0};
-    if (w.n > MOST_AXES && !places) {
-        input_of(o, n, &w);
-        take_aside(&w, &by);
+    if (w->n > MOST_AXES && may_aside) {
+        input_of(o, n, w);
+        take_aside(w, &by);
         x = set_aside(o, n, x, &by);
     }
-    set_pool(o, x, &w);
+    set_pool(o, x, w);
     if (ceiling) {
         ox_set_int(o, "ceil_mode", 1);
     }
-    if (counted && !strcmp(n->op, "AveragePool")) {
+    if (counted && !strcmp(op, "AveragePool")) {
         ox_set_int(o, "count_include_pad", 1);
     }
-    if (by.n) {
-        bring_back(o, n, ox_end(o, n->op, ox_fresh(o, ox_first(o, n), ".of_images"), x->dtype),
-                   &by);
-        return;
-    }
+    const char *images = by.n ? ox_fresh(o, name, ".of_images") : name;
+    ox_value *y = ox_end(o, op, images, x->dtype);
+    return by.n ? bring_back(o, n, y, &by, name) : y;
+}
+
+// MaxPool and AveragePool.
+static void convert_pool(ox *o, ox_node *n) {
+    window w = {0};
+    bool columns = ox_int(o, n, "storage_order", 0) != 0;
+    bool places = !strcmp(n->op, "MaxPool") && ox_wants(n, 1);
+    ox_value *x = ox_in(o, n, 0);
     const char *name = ox_wants(n, 0) || !places ? ox_first(o, n) : ox_fresh(o, n->out[1], ".max");
-    ox_value *y = ox_end(o, n->op, name, x->dtype);
+    ox_value *y = pool(o, n, n->op, x, name, &w, !places);
+    y->held = x->held;
     ox_bind(o, n, 0, y);
     if (places) {
         bind_indices(o, n, &w, x, y, columns);

@@ -230,6 +230,23 @@ static void bind_name(ox *o, ox_node *n, const char *onnx_name, ox_value *v) {
     shput(n->scope->values, (char *)(uintptr_t)onnx_name, v);
 }
 
+// An output of the model whose integers are held as floats; nodes go on with these.
+static void show_integers(ox *o, ox_node *n, const char *name, ox_value *v) {
+    if (v->bits || (v->held != CLI_I8 && v->held != CLI_U8)) {
+        ox_unsupported(o, n,
+                       "integers of %d bits as an output of the model: take what is behind "
+                       "their DequantizeLinear",
+                       v->bits ? v->bits : 16);
+    }
+    if (!strcmp(v->name, name)) {  // made just now: no text has its name
+        v->name = ox_fresh(o, name, ".floats");
+    }
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_set_word(o, "to", cli_dtype_name(v->held));
+    shput(o->shown, (char *)(uintptr_t)name, ox_end(o, "Cast", name, v->held));
+}
+
 // A graph output must be there under its own name: a value that has another one already (the node
 // is an identity) is copied by a statement, which costs nothing at run time.
 void ox_bind(ox *o, ox_node *n, int output, ox_value *v) {
@@ -240,7 +257,9 @@ void ox_bind(ox *o, ox_node *n, int output, ox_value *v) {
     if (v->sequence && shgeti(o->wanted, name) >= 0) {
         ox_unsupported(o, n, "a sequence as an output of the model: take its tensors");
     }
-    if (!v->lost && strcmp(name, v->name) && shgeti(o->wanted, name) >= 0) {
+    if (!v->lost && v->held && shgeti(o->wanted, name) >= 0) {
+        show_integers(o, n, name, v);
+    } else if (!v->lost && strcmp(name, v->name) && shgeti(o->wanted, name) >= 0) {
         ox_begin(o);
         ox_arg(o, v);
         v = ox_end(o, "Identity", name, v->dtype);
@@ -260,7 +279,13 @@ void ox_bind_known(ox *o, ox_node *n, int output, const ox_const *c) {
 void ox_end_node(ox *o, ox_node *n, const char *op) {
     const char *name = ox_first(o, n);
     int first = op && !strcmp(op, "Where");
-    cli_dtype dtype = arrlen(o->args) > first && o->args[first] ? o->args[first]->dtype : CLI_F32;
-    dtype = ox_is_truth(op) ? CLI_BOOL : dtype;
-    ox_bind(o, n, 0, ox_end(o, op, name, dtype));
+    const ox_value *like = arrlen(o->args) > first ? o->args[first] : NULL;
+    ox_value *v = ox_end(o, op, name, like ? like->dtype : CLI_F32);
+    if (ox_is_truth(op)) {
+        v->dtype = CLI_BOOL;
+    } else if (like) {
+        v->held = like->held;
+        v->bits = like->bits;
+    }
+    ox_bind(o, n, 0, v);
 }

@@ -29,8 +29,11 @@ static void cast_to(ox *o, ox_node *n, cli_dtype to, const char *shown) {
     ox_value *v = ox_in(o, n, 0);
     ox_find(o, n, "saturate");
     to = to == CLI_F64 ? CLI_F32 : to;
+    if (to == CLI_F32 && v->whole && !v->held && v->zero == 0) {
+        v = v->whole;
+    }
     if (to == v->dtype) {
-        ox_bind(o, n, 0, v);
+        ox_bind(o, n, 0, v->held ? ox_unary(o, n, "Identity", ".floats", v) : v);
         return;
     }
     if (to == CLI_NONE || to == CLI_U16 || to == CLI_I16 || to == CLI_U32 || to == CLI_U64) {
@@ -255,6 +258,7 @@ static void convert_split(ox *o, ox_node *n) {
         }
         const char *name = n->out[i] ? n->out[i] : ox_fresh(o, n->op, ".rest");
         outs[i] = ox_new_value(o, name, x->dtype);
+        outs[i]->held = x->held;
     }
     if (parts > OX_MAX_ARGS) {
         split_groups(o, n, x, split.v, outs, n->n_out);

@@ -176,21 +176,11 @@ static bool may_be_negative(ox *o, ox_value *v, int *visits) {
 
 // What the language does with a negative position is not what ONNX does, so it is said.
 static void note_lookup(ox *o, ox_node *n, ox_value *at) {
-    enum { VISITS = 64, NAMED = sizeof o->lookup / sizeof *o->lookup };
+    enum { VISITS = 64 };
     int visits = VISITS;
-    if (!may_be_negative(o, at, &visits)) {
-        return;
+    if (may_be_negative(o, at, &visits)) {
+        ox_name_node(o, n, &o->lookups);
     }
-    const char *title = ox_title(o, n);
-    for (int i = 0; i < o->lookups && i < NAMED; i++) {
-        if (!strcmp(o->lookup[i], title)) {
-            return;
-        }
-    }
-    if (o->lookups < NAMED) {
-        o->lookup[o->lookups] = title;
-    }
-    o->lookups++;
 }
 
 static void gather(ox *o, ox_node *n, int64_t axis) {

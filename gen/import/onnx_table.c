@@ -7,9 +7,10 @@ bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai
 bool ox_is_learning(const char *domain) { return !strcmp(domain, "ai.onnx.ml"); }
 
 static const ox_row *const tables[] = {
-    ox_math_rows,      ox_reduce_rows, ox_shape_rows,  ox_pick_rows,     ox_scatter_rows,
-    ox_nn_rows,        ox_norm_rows,   ox_resize_rows, ox_sample_rows,   ox_fourier_rows,
-    ox_attention_rows, ox_quant_rows,  ox_rnn_rows,    ox_sequence_rows, ox_flow_rows};
+    ox_math_rows,    ox_reduce_rows,  ox_shape_rows,     ox_pick_rows,
+    ox_scatter_rows, ox_nn_rows,      ox_norm_rows,      ox_resize_rows,
+    ox_sample_rows,  ox_fourier_rows, ox_attention_rows, ox_quant_rows,
+    ox_integer_rows, ox_rnn_rows,     ox_sequence_rows,  ox_flow_rows};
 
 static const ox_row *row_in(const ox_row *row, const char *op) {
     for (; row->op; row++) {
@@ -89,14 +90,8 @@ static const struct {
      " CastMap CategoryMapper DictVectorizer LabelEncoder ZipMap "},
     {"votes of pairs of classes are not counted", " SVMClassifier "},
     {"it belongs to training", " NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss "},
-    {"products of 8-bit integers are not computed exactly; export the model without quantisation, "
-     "or "
-     "with QuantizeLinear and DequantizeLinear around float operators",
-     " ConvInteger MatMulInteger QLinearConv QLinearMatMul "},
     {"integers have no bits here, only values", " BitCast "},
     {"positions that add up or overlap where they are computed are not supported", " MaxRoiPool "},
-    {"its scale is computed at run time; export the model with static quantisation or without",
-     " DynamicQuantizeLinear "},
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "
      "simpler "
      "operators",

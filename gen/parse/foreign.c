@@ -67,14 +67,13 @@ static const ein__foreign ein__foreign_op[] = {
     {" square sqr ", "y[i] = square(x[i])"},
     {" affinegrid arrayfeatureextractor attention binarizer bitshift bitwiseand bitwisenot "
      "bitwiseor bitwisexor castlike centercroppad col2im concatfromsequence constantofshape "
-     "cumprod deformconv "
-     "dequantizelinear det dft erfc expm1 featurevectorizer gathernd globallppool gridsample gru "
-     "if imputer isinf linearclassifier linearregressor loop lppool lrn lstm maxunpool "
-     "meanvariancenormalization melweightmatrix normalizer onehot onehotencoder quantizelinear "
+     "convinteger cumprod deformconv dequantizelinear det dft dynamicquantizelinear erfc expm1 "
+     "featurevectorizer gathernd globallppool gridsample gru if imputer isinf linearclassifier "
+     "linearregressor loop lppool lrn lstm matmulinteger maxunpool meanvariancenormalization "
+     "melweightmatrix normalizer onehot onehotencoder qlinearconv qlinearmatmul quantizelinear "
      "reversesequence rmsnormalization rnn roialign rotaryembedding scaler scan scatter "
      "scatterelements scatternd sequenceat sequenceconstruct sequenceempty sequenceerase "
-     "sequenceinsert "
-     "sequencelength shrink splittosequence stft svmregressor swiglu "
+     "sequenceinsert sequencelength shrink splittosequence stft svmregressor swiglu "
      "tensorscatter ",
      EIN__IMPORTED},
     {" addbmm addcdiv addcmul addn all any atan2 cbrt clipbyvalue cot coth cross csc csch erfinv "

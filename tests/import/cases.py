@@ -16,15 +16,18 @@ RNG = np.random.default_rng(7)
 class Case:
     """args: of the import. dims: other values to run the imported model with. inputs: fixed ones.
     text: words of the .ein text (or of the messages, when code is not 0). reference: the model to
-    compare with, when it is not the imported one. said: all that an import says that succeeds."""
+    compare with, when it is not the imported one. said: all that an import says that succeeds.
+    steps: integers may be so far off, one in ten of them."""
 
     def __init__(self, model, code=0, text=(), args=(), dims=None, inputs=None, not_text=(),
-                 files=None, reference=None, tolerance=1e-5, compare=True, said=None):
+                 files=None, reference=None, tolerance=1e-5, compare=True, said=None,
+                 steps=0):
         self.model, self.code, self.args, self.dims = model, code, list(args), dims
         self.text = [text] if isinstance(text, str) else list(text)
         self.not_text = [not_text] if isinstance(not_text, str) else list(not_text)
         self.inputs, self.files, self.reference = inputs, files or {}, reference
         self.tolerance, self.compare, self.said = tolerance, compare, said
+        self.steps = steps
 
 
 def value(name, shape, dtype=F):

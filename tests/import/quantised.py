@@ -31,7 +31,7 @@ def quantised_conv():
         numbers("w", (4, 3, 3, 3), np.int8), const("ws", np.float32([.01, .02, .005, .013])),
         const("wz", np.zeros(4, np.int8)), const("b", np.int32([5, -7, 900, 0])),
         const("bs", np.float32([.001, .002, .0005, .0013]))]),
-        text=["weight wf: f32[4,3,3,3]", "Clip(", "min=0, max=255"], tolerance=1e-3)
+        text=["weight wf: f32[4,3,3,3]", "Clip(", "min=-117, max=138"], tolerance=1e-3)
 
 
 @case
@@ -72,10 +72,38 @@ def quantised_large_weight():
                                               const("ws", np.float32(0.001))]), tolerance=1e-3)
 
 
+def with_bytes(m, kind=TensorProto.UINT8):
+    """Its output holds integers."""
+    m.graph.output[0].type.tensor_type.elem_type = kind
+    return m
+
+
 @case
 def quantised_output():
-    m = model(pair("x", "y")[:1], {"x": [3]}, "y.q", GRID)
-    return Case(m, code=4, text="a quantised value as an output of the model")
+    """Nodes go on with the floats, whichever name the integers get."""
+    return Case(with_bytes(model([*pair("x", "y"), node("Relu", "y", "r")], {"x": [3]}, "y.q r",
+                                 GRID)), text=["y.q = Cast(", "to=u8", "r = Relu(y)"])
+
+
+@case
+def quantised_output_moved():
+    """What only moves integers keeps their type."""
+    return Case(with_bytes(model([*pair("x", "y")[:1], node("Reshape", "y.q shape", "r"),
+                                  node("Split", "r", "a b", axis=0)], {"x": [4, 3]}, "a",
+                                 [*GRID, ints("shape", 6, 2)], opset=11)), text="to=u8")
+
+
+@case
+def quantised_output_as_floats():
+    return Case(model([*pair("x", "y")[:1], node("Cast", "y.q", "r", to=TensorProto.FLOAT)],
+                      {"x": [3]}, "r", GRID), not_text="to=u8")
+
+
+@case
+def quantised_output_of_16_bits():
+    return Case(with_bytes(model([node("QuantizeLinear", "x s z", "y")], {"x": [3]}, "y",
+                                 [const("s", np.float32(.01)), const("z", np.int16(0))], opset=21),
+                           TensorProto.INT16), code=4, text="integers of 16 bits as an output")
 
 
 @case
@@ -163,12 +191,7 @@ def quantised_int4_input():
 
 @case
 def quantised_at_run_time():
-    return Case(model([node("QuantizeLinear", "x s", "q"), node("DequantizeLinear", "q s", "y")],
-                      {"x": [4], "s": []}, "y"), code=4, text="a scale computed at run time")
-
-
-@case
-def integer_products():
-    return Case(model([node("MatMulInteger", "x w", "y")], {
-        "x": value("x", [2, 4], TensorProto.INT8)}, "y", [numbers("w", (4, 3), np.int8)]), code=4,
-        text="products of 8-bit integers are not computed exactly; export the model without")
+    return Case(model([node("QuantizeLinear", "x s z", "q", axis=0),
+                       node("DequantizeLinear", "q s z", "y", axis=0)],
+                      {"x": [4, 3], "s": [4], "z": value("z", [4], TensorProto.INT8)}, "y"),
+                inputs={"s": np.float32([.1, .01, .02, .03]), "z": np.int8([0, 3, -100, 9])})

@@ -18,6 +18,7 @@ import cases
 import compare
 import hostile
 import flow  # noqa: F401
+import integers  # noqa: F401
 import learned  # noqa: F401
 import networks  # noqa: F401 - its cases are among those of `cases`
 import constants  # noqa: F401
@@ -87,7 +88,7 @@ def check(program, name, folder):
         with open(original, "wb") as f:
             f.write(c.reference.SerializeToString())
     for dims in [None, c.dims] if c.dims else [None]:
-        difference = compare.compare(original, ein, dims, c.inputs, c.tolerance)
+        difference = compare.compare(original, ein, dims, c.inputs, c.tolerance, c.steps)
         if difference:
             return f"{difference}\n{text}"
     return None
