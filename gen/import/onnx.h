@@ -6,8 +6,8 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick scatter nn norm resize sample fourier attention quant integer rnn
-//     sequence flow ml
+//     math reduce ops pick scatter nn norm resize sample fourier attention rnn quant integer
+//     qlinear sequence flow ml
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -251,6 +251,7 @@ struct ox {
     int64_t scanned;      // nodes looked at for being needed
     ox_named lookups;     // nodes that may read at negative positions
     ox_named sums;        // nodes whose sums of products of integers may be rounded
+    ox_named unrounded;   // nodes that round operands which are not rounded here
     // Converts the nodes that `wanted` needs and frees it: ox_walk.
     void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
     // messages
@@ -477,9 +478,13 @@ int64_t ox_offset_of(int64_t i, int rank, const int64_t *dims, const int64_t *st
 const ox_const *ox_view(ox *o, const ox_const *c, int rank, const int64_t *dims,
                         const int64_t *strides, int64_t base);
 
-// ---- an operator with which others are written out; it reads its attributes of the node ----
+// ---- operators with which others are written out; they read their attributes of the node ----
+ox_value *ox_softmax(ox *o, ox_node *n, const char *op, ox_value *x, int64_t opset,
+                     const char *name);
 ox_value *ox_conv(ox *o, ox_node *n, ox_value *x, ox_value *weight, ox_value *bias,
                   const char *name);
+ox_value *ox_average(ox *o, ox_node *n, ox_value *x, const char *name);
+void ox_recurrent(ox *o, ox_node *n);  // LSTM, GRU, RNN: the whole node
 
 // ---- onnx_quant.c: integers that are held as floats ----
 // Where the numbers of a scale or a zero point stand: one for all or, of `size` places of an axis
@@ -505,6 +510,21 @@ void ox_bind_rounded(ox *o, ox_node *n, int output, ox_value *x, ox_value *zero,
 // The type of a quantised result: of its zero point, input `input`, or else of `q`.
 cli_dtype ox_result_type(ox *o, ox_node *n, int input, ox_value *q, int *bits);
 
+void ox_quantize(ox *o, ox_node *n);
+void ox_dequantize(ox *o, ox_node *n);
+
+// ---- onnx_integer.c ----
+void ox_check_channels(ox *o, ox_node *n);  // refuses those that are last
+void ox_qlinear_conv(ox *o, ox_node *n);
+// Integers, as floats, that bytes are multiplied with and summed, each place of the first axis or
+// (by_first false) each column: in units, a power of two, in which sums are within f16. Says so
+// where sums may be rounded.
+ox_value *ox_in_reach(ox *o, ox_node *n, ox_value *b, bool by_first, double *unit);
+ox_value *ox_in_units(ox *o, ox_node *n, ox_value *v, double unit);  // v / unit
+// x over the scale of 255 steps from its least element to its largest, 0 among them; *zero is the
+// step that 0 is.
+ox_value *ox_in_steps(ox *o, ox_node *n, ox_value *x, ox_value **scale, ox_value **zero);
+
 // ---- operators: tables that end with a NULL op ----
 typedef struct {
     const char *op;
@@ -523,9 +543,10 @@ extern const ox_row ox_resize_rows[];
 extern const ox_row ox_sample_rows[];
 extern const ox_row ox_fourier_rows[];
 extern const ox_row ox_attention_rows[];
+extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_quant_rows[];
 extern const ox_row ox_integer_rows[];
-extern const ox_row ox_rnn_rows[];
+extern const ox_row ox_runtime_rows[];  // of domain com.microsoft; onnx_qlinear.c
 extern const ox_row ox_sequence_rows[];
 extern const ox_row ox_flow_rows[];
 extern const ox_row ox_ml_rows[];   // of domain ai.onnx.ml
@@ -534,6 +555,7 @@ bool ox_has_graph(const char *op);  // among ox_flow_rows
 // ---- onnx_table.c ----
 bool ox_is_standard(const char *domain);  // ONNX's own
 bool ox_is_learning(const char *domain);  // its second one, ai.onnx.ml
+bool ox_is_runtime(const char *domain);   // onnxruntime's, com.microsoft
 const ox_row *ox_row_of(const char *domain, const char *op);
 const char *ox_nearest(const char *op);  // NULL when nothing is near
 const char *ox_reason(const char *op);   // why one is not imported; NULL: no such operator is known

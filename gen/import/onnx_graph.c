@@ -330,6 +330,9 @@ static void convert(ox *o) {
     import_graph(o, g);
     note_nodes(o, &o->lookups,
                "what is read at a negative position is 0, where ONNX counts from the end");
+    note_nodes(o, &o->unrounded,
+               "inputs and state are multiplied as they are, where onnxruntime rounds them to 8 "
+               "bits");
     note_nodes(o, &o->sums,
                "sums of products of 8-bit integers are exact up to 2^24, and may pass it");
     sweep(o);

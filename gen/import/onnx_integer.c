@@ -53,7 +53,7 @@ static double largest_product(ox *o, ox_node *n, ox_value *b, bool by_first) {
 }
 
 // v / unit
-static ox_value *in_units(ox *o, ox_node *n, ox_value *v, double unit) {
+ox_value *ox_in_units(ox *o, ox_node *n, ox_value *v, double unit) {
     const ox_const *c = v->known;
     if (unit == 1 || !c) {
         return unit == 1 ? v : ox_by_number(o, n, "Mul", ".units", v, 1 / unit);
@@ -68,7 +68,7 @@ static ox_value *in_units(ox *o, ox_node *n, ox_value *v, double unit) {
     return ox_constant(o, v->name, ".units", r);
 }
 
-static ox_value *in_reach(ox *o, ox_node *n, ox_value *b, bool by_first, double *unit) {
+ox_value *ox_in_reach(ox *o, ox_node *n, ox_value *b, bool by_first, double *unit) {
     static const double exact = 16777216, reach = 8192;
     double most = largest_product(o, n, b, by_first);
     if (most > exact) {
@@ -76,13 +76,13 @@ static ox_value *in_reach(ox *o, ox_node *n, ox_value *b, bool by_first, double 
     }
     for (*unit = 1; most > reach * *unit; *unit *= 2) {
     }
-    return in_units(o, n, b, *unit);
+    return ox_in_units(o, n, b, *unit);
 }
 
 // Output 0 as i32, of sums in units that may lie beside the integers that they are.
 static void bind_sums(ox *o, ox_node *n, ox_value *sums, double unit) {
     const char *name = ox_first(o, n);
-    sums = in_units(o, n, sums, 1 / unit);
+    sums = ox_in_units(o, n, sums, 1 / unit);
     ox_value *whole = ox_unary(o, n, "Round", ".rounded", sums);
     ox_begin(o);
     ox_arg(o, whole);
@@ -125,7 +125,7 @@ static ox_value *whole_matrix(ox *o, ox_node *n, int input, int zero, bool colum
 static void convert_matmul_integer(ox *o, ox_node *n) {
     double unit;
     ox_value *a = whole_matrix(o, n, 0, 2, false), *b = whole_matrix(o, n, 1, 3, true);
-    b = in_reach(o, n, b, false, &unit);
+    b = ox_in_reach(o, n, b, false, &unit);
     bind_sums(o, n, ox_binary(o, n, "MatMul", ".sums", a, b), unit);
 }
 
@@ -134,7 +134,7 @@ static void convert_qlinear_matmul(ox *o, ox_node *n) {
     ox_value *a = whole_matrix(o, n, 0, 2, false), *b = whole_matrix(o, n, 3, 5, true);
     ox_value *of_a = ox_scale(o, n, 1, along_axis(o, n, 0, false), CLI_F32, false);
     ox_value *of_b = ox_scale(o, n, 4, along_axis(o, n, 3, true), CLI_F32, false);
-    b = in_reach(o, n, b, false, &unit);
+    b = ox_in_reach(o, n, b, false, &unit);
     ox_value *sums = ox_binary(o, n, "MatMul", ".sums", a, b);
     bind_scaled(o, n, sums, unit, ox_times(o, n, of_a, of_b), 6, ox_in(o, n, 0));
 }
@@ -155,7 +155,7 @@ static ox_value *whole_filter(ox *o, ox_node *n, int input, int zero, double *un
     ox_value *w = ox_in(o, n, input);
     w = ox_whole(o, n, w, ox_zero(o, n, zero, along_channels(o, n, input, true), CLI_F32, w),
                  CLI_F32);
-    return in_reach(o, n, w, true, unit);
+    return ox_in_reach(o, n, w, true, unit);
 }
 
 static void convert_conv_integer(ox *o, ox_node *n) {
@@ -166,8 +166,18 @@ static void convert_conv_integer(ox *o, ox_node *n) {
     bind_sums(o, n, ox_conv(o, n, x, w, NULL, ox_fresh(o, ox_base(o, n), ".sums")), unit);
 }
 
-static void convert_qlinear_conv(ox *o, ox_node *n) {
+void ox_check_channels(ox *o, ox_node *n) {
+    if (ox_int(o, n, "channels_last", 0)) {
+        ox_unsupported(o, n,
+                       "operator '%s' with channels last; export without a runtime's "
+                       "optimizations",
+                       n->op);
+    }
+}
+
+void ox_qlinear_conv(ox *o, ox_node *n) {
     ox_value *q = ox_in(o, n, 0), *bias = ox_opt(o, n, 8);
+    ox_check_channels(o, n);
     if (bias && bias->dtype != CLI_I32) {
         ox_die(o, n, "operator '%s' with a bias of type %s", n->op, cli_dtype_name(bias->dtype));
     }
@@ -176,7 +186,7 @@ static void convert_qlinear_conv(ox *o, ox_node *n) {
     ox_value *w = whole_filter(o, n, 3, 5, &unit);
     ox_value *of_x = ox_scale(o, n, 1, (ox_along){0}, CLI_F32, false);
     ox_value *of_w = ox_scale(o, n, 4, along_channels(o, n, 3, false), CLI_F32, false);
-    bias = bias ? in_units(o, n, ox_whole(o, n, bias, NULL, CLI_F32), unit) : NULL;
+    bias = bias ? ox_in_units(o, n, ox_whole(o, n, bias, NULL, CLI_F32), unit) : NULL;
     ox_value *sums = ox_conv(o, n, x, w, bias, ox_fresh(o, ox_base(o, n), ".sums"));
     bind_scaled(o, n, sums, unit, ox_times(o, n, of_x, of_w), 6, q);
 }
@@ -197,7 +207,7 @@ static ox_value *extreme(ox *o, ox_node *n, const char *op, const char *of_two, 
     return ox_by_number(o, n, of_two, ".extreme", v, 0);
 }
 
-static ox_value *in_steps(ox *o, ox_node *n, ox_value *x, ox_value **scale, ox_value **zero) {
+ox_value *ox_in_steps(ox *o, ox_node *n, ox_value *x, ox_value **scale, ox_value **zero) {
     ox_need_shape(o, n, x);
     if (x->dtype != CLI_F32 || x->held || !x->rank) {
         ox_unsupported(o, n, "operator '%s' of what is no tensor of float", n->op);
@@ -217,7 +227,7 @@ static ox_value *in_steps(ox *o, ox_node *n, ox_value *x, ox_value **scale, ox_v
 
 static void convert_dynamic_quantize(ox *o, ox_node *n) {
     ox_value *scale, *zero;
-    ox_value *x = in_steps(o, n, ox_in(o, n, 0), &scale, &zero);
+    ox_value *x = ox_in_steps(o, n, ox_in(o, n, 0), &scale, &zero);
     ox_bind_rounded(o, n, 0, x, zero, CLI_U8, 0);
     ox_bind(o, n, 1, scale);
     zero->held = CLI_U8;
@@ -228,7 +238,7 @@ const ox_row ox_integer_rows[] = {
     {"MatMulInteger", 2, 4, convert_matmul_integer},
     {"ConvInteger", 2, 4, convert_conv_integer},
     {"QLinearMatMul", 8, 8, convert_qlinear_matmul},
-    {"QLinearConv", 8, 9, convert_qlinear_conv},
+    {"QLinearConv", 8, 9, ox_qlinear_conv},
     {"DynamicQuantizeLinear", 1, 1, convert_dynamic_quantize},
     {NULL, 0, 0, NULL},
 };

@@ -499,6 +499,12 @@ static ox_value *pool(ox *o, ox_node *n, const char *op, ox_value *x, const char
     return by.n ? bring_back(o, n, y, &by, name) : y;
 }
 
+// The means that the node's attributes say, of `x` in place of its first input.
+ox_value *ox_average(ox *o, ox_node *n, ox_value *x, const char *name) {
+    window w = {0};
+    return pool(o, n, "AveragePool", x, name, &w, true);
+}
+
 // MaxPool and AveragePool.
 static void convert_pool(ox *o, ox_node *n) {
     window w = {0};

@@ -282,7 +282,7 @@ static blocks take_grid(ox *o, ox_node *n, ox_value *x, ox_value *q, cli_dtype d
 }
 
 // round(x / scale) + zero, cut to the type.
-static void convert_quantize(ox *o, ox_node *n) {
+void ox_quantize(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *scale, *zero;
     int64_t code = ox_int(o, n, "output_dtype", 0);
     int bits = 0;
@@ -300,7 +300,7 @@ static void convert_quantize(ox *o, ox_node *n) {
 }
 
 // (q - zero) * scale in the scale's type.
-static void convert_dequantize(ox *o, ox_node *n) {
+void ox_dequantize(ox *o, ox_node *n) {
     ox_value *q = ox_in(o, n, 0), *scale, *zero;
     cli_dtype to = ox_in(o, n, 1)->dtype;
     ox_int(o, n, "output_dtype", 0);
@@ -325,7 +325,7 @@ static void convert_dequantize(ox *o, ox_node *n) {
 }
 
 const ox_row ox_quant_rows[] = {
-    {"QuantizeLinear", 2, 3, convert_quantize},
-    {"DequantizeLinear", 2, 3, convert_dequantize},
+    {"QuantizeLinear", 2, 3, ox_quantize},
+    {"DequantizeLinear", 2, 3, ox_dequantize},
     {NULL, 0, 0, NULL},
 };

@@ -162,10 +162,10 @@ static void convert_place(ox *o, ox_node *n) {
 }
 
 // Before opset 13 Softmax works on the matrix that its axis splits the tensor into.
-static void convert_softmax(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    int64_t axis = ox_int(o, n, "axis", n->opset < 13 ? 1 : -1);
-    bool last = n->opset >= 13;
+ox_value *ox_softmax(ox *o, ox_node *n, const char *op, ox_value *x, int64_t opset,
+                     const char *name) {
+    int64_t axis = ox_int(o, n, "axis", opset < 13 ? 1 : -1);
+    bool last = opset >= 13;
     if (!last) {
         ox_need_sym(o, n, x);
         axis = ox_axis(o, n, axis, x->rank);
@@ -175,21 +175,26 @@ static void convert_softmax(ox *o, ox_node *n) {
         }
         axis = last && axis == x->rank - 1 ? -1 : axis;
     }
-    const char *name = ox_first(o, n);
     ox_begin(o);
     ox_arg(o, x);
     ox_set_int(o, "axis", axis);
     if (last) {
-        ox_end_node(o, n, n->op);
-        return;
+        return ox_end(o, op, name, x->dtype);
     }
     ox_value *flat = ox_end(o, "Flatten", ox_fresh(o, name, ".flat"), x->dtype);
     ox_begin(o);
     ox_arg(o, flat);
     ox_set_int(o, "axis", -1);
-    ox_value *soft = ox_end(o, n->op, ox_fresh(o, name, ".rows"), x->dtype);
-    ox_list dims = {x->rank, x->dims, (const char **)(uintptr_t)x->sym};
-    ox_end_list(o, n, "Reshape", soft, "shape", dims);
+    ox_value *soft = ox_end(o, op, ox_fresh(o, name, ".rows"), x->dtype);
+    ox_begin(o);
+    ox_arg(o, soft);
+    ox_set_list(o, "shape", (ox_list){x->rank, x->dims, (const char **)(uintptr_t)x->sym});
+    return ox_end(o, "Reshape", name, x->dtype);
+}
+
+static void convert_softmax(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    ox_bind(o, n, 0, ox_softmax(o, n, n->op, x, n->opset, ox_first(o, n)));
 }
 
 static void convert_cum_sum(ox *o, ox_node *n) {

@@ -467,7 +467,7 @@ static void unroll(rnn *q, bool reversed, void (*step)(rnn *q, int d, int64_t t,
                 both && c[0] ? ox_concat(q->o, q->n, ".cell", c, 2, 0) : c[0]);
 }
 
-static void convert_rnn(ox *o, ox_node *n) {
+void ox_recurrent(ox *o, ox_node *n) {
     static const char *const lstm[] = {"Sigmoid", "Tanh", "Tanh"};
     rnn q = {.o = o, .n = n, .directions = 1};
     const char *way = ox_string(o, n, "direction", "forward");
@@ -490,8 +490,8 @@ static void convert_rnn(ox *o, ox_node *n) {
 }
 
 const ox_row ox_rnn_rows[] = {
-    {"LSTM", 3, 8, convert_rnn},
-    {"GRU", 3, 6, convert_rnn},
-    {"RNN", 3, 6, convert_rnn},
+    {"LSTM", 3, 8, ox_recurrent},
+    {"GRU", 3, 6, ox_recurrent},
+    {"RNN", 3, 6, ox_recurrent},
     {NULL, 0, 0, NULL},
 };

@@ -6,6 +6,8 @@ bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai
 
 bool ox_is_learning(const char *domain) { return !strcmp(domain, "ai.onnx.ml"); }
 
+bool ox_is_runtime(const char *domain) { return !strcmp(domain, "com.microsoft"); }
+
 static const ox_row *const tables[] = {
     ox_math_rows,    ox_reduce_rows,  ox_shape_rows,     ox_pick_rows,
     ox_scatter_rows, ox_nn_rows,      ox_norm_rows,      ox_resize_rows,
@@ -22,7 +24,9 @@ static const ox_row *row_in(const ox_row *row, const char *op) {
 }
 
 const ox_row *ox_row_of(const char *domain, const char *op) {
-    const ox_row *row = ox_is_learning(domain) ? row_in(ox_ml_rows, op) : NULL;
+    const ox_row *row = ox_is_learning(domain)  ? row_in(ox_ml_rows, op)
+                        : ox_is_runtime(domain) ? row_in(ox_runtime_rows, op)
+                                                : NULL;
     for (size_t t = 0; !row && ox_is_standard(domain) && t < sizeof tables / sizeof *tables; t++) {
         row = row_in(tables[t], op);
     }

@@ -210,6 +210,9 @@ static void resolve_attributes(ox *o, ox_node *n) {
 static void refuse_operator(ox *o, ox_node *n, const char *reason) {
     bool own = ox_is_standard(n->domain) || ox_is_learning(n->domain);
     const char *why = own ? ox_reason(n->op)
+                      : ox_is_runtime(n->domain)
+                          ? "of onnxruntime's own operators those of quantised models are read; "
+                            "export without its optimizations"
                           : "only ONNX's own operators are read; export without a "
                             "runtime's optimizations";
     const char *near = reason || why ? NULL : ox_nearest(n->op);

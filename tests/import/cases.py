@@ -753,7 +753,8 @@ def all_unsupported_are_listed():
                  "random numbers",
                  "unsupported operator 'Seluu'", "node \"three\"", "(and 1 more node)",
                  "unsupported operator 'Reluu' (domain '', opset 17); nearest is 'Relu'",
-                 "unsupported operator 'Gelu' (domain 'com.microsoft', opset 1): only ONNX's own"],
+                 "unsupported operator 'Gelu' (domain 'com.microsoft', opset 1): of "
+                 "onnxruntime's own operators those of quantised"],
                 not_text=['"four"', "Traceback"])
 
 
