@@ -459,6 +459,32 @@ static bool fold_reduce(ox *o, ox_node *n, ox_scalar op) {
     return ox_fold_to(o, n, r);
 }
 
+// Sums of integers so far along an axis, from either end, with or without the element itself.
+static bool fold_cum_sum(ox *o, ox_node *n) {
+    const ox_const *c = ox_known_in(o, n, 0), *by = ox_known_in(o, n, 1);
+    bool exclusive = ox_int(o, n, "exclusive", 0) != 0, reverse = ox_int(o, n, "reverse", 0) != 0;
+    if (ox_is_float(c->dtype) || !c->rank || by->count != 1 || !ox_fold_fits(o, c->rank, c->dims)) {
+        return false;
+    }
+    int64_t axis = ox_axis(o, n, ox_geti(by, 0), c->rank), size = c->dims[axis], inner = 1;
+    for (int a = (int)axis + 1; a < c->rank; a++) {
+        inner *= c->dims[a];
+    }
+    ox_const *r = ox_make(o, c->dtype, c->rank, c->dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t step = i / inner % size, to = reverse ? i + (size - 1 - 2 * step) * inner : i;
+        int64_t last = reverse ? to + inner : to - inner, from = exclusive ? last : to;
+        bool adds = step > 0, takes = adds || !exclusive;
+        int64_t before = adds ? ox_geti(r, last) : 0, own = takes ? ox_geti(c, from) : 0;
+        const char *x = adds ? ox_sym(r, last) : NULL, *y = takes ? ox_sym(c, from) : NULL;
+        ox_seti(r, to, ox_compute_int(o, n, OX_ADD, before, own));
+        if (x || y) {
+            ox_set_sym(o, r, to, ox_join(o, '+', x, before, y, own));
+        }
+    }
+    return ox_fold_to(o, n, r);
+}
+
 static bool fold_non_zero(ox *o, ox_node *n) {
     const ox_const *c = ox_known_in(o, n, 0);
     if (!ox_fold_fits(o, c->rank, c->dims)) {
@@ -495,6 +521,7 @@ static const ox_folding folds[] = {
     {"Where", 3, fold_where, NULL, OX_ADD},
     {"Expand", 2, fold_expand, NULL, OX_ADD},
     {"Cast", 1, fold_cast, NULL, OX_ADD},
+    {"CumSum", 2, fold_cum_sum, NULL, OX_ADD},
     {"NonZero", 1, fold_non_zero, NULL, OX_ADD},
     {"Add", 2, NULL, fold_scalar, OX_ADD},
     {"Sub", 2, NULL, fold_scalar, OX_SUB},

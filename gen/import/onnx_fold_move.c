@@ -167,6 +167,36 @@ static bool fold_split(ox *o, ox_node *n) {
     return true;
 }
 
+// Repeats may be 0, as those of sizes that nothing is left for.
+static bool fold_tile(ox *o, ox_node *n) {
+    const ox_const *c = ox_known_in(o, n, 0), *times = ox_known_in(o, n, 1);
+    int64_t dims[CLI_MAX_RANK], strides[CLI_MAX_RANK];
+    if (n->opset < 6 || times->count != c->rank) {
+        return false;
+    }
+    for (int a = 0; a < c->rank; a++) {
+        int64_t by = ox_geti(times, a);
+        if (by < 0 || ox_sym(times, a) || (c->dims[a] && by > OX_MAX_DIM / c->dims[a])) {
+            return false;
+        }
+        dims[a] = c->dims[a] * by;
+    }
+    if (!ox_fold_fits(o, c->rank, dims)) {
+        return false;
+    }
+    ox_dense_strides(c, strides);
+    ox_const *r = ox_make(o, c->dtype, c->rank, dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t rest = i, from = 0;
+        for (int a = c->rank - 1; a >= 0; a--) {
+            from += rest % dims[a] % c->dims[a] * strides[a];
+            rest /= dims[a];
+        }
+        ox_copy_element(o, r, i, c, from);
+    }
+    return ox_fold_to(o, n, r);
+}
+
 static bool fold_gather(ox *o, ox_node *n) {
     const ox_const *c = ox_known_in(o, n, 0), *index = ox_known_in(o, n, 1);
     int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), c->rank);
@@ -345,6 +375,7 @@ const ox_folding ox_fold_moves[] = {
     {"Transpose", 1, fold_transpose, NULL, OX_ADD},
     {"Slice", 1, fold_slice, NULL, OX_ADD},
     {"Split", 1, fold_split, NULL, OX_ADD},
+    {"Tile", 2, fold_tile, NULL, OX_ADD},
     {"Gather", 2, fold_gather, NULL, OX_ADD},
     {"Concat", 1, fold_concat, NULL, OX_ADD},
     {"ScatterND", 3, fold_scatter_nd, NULL, OX_ADD},

@@ -281,3 +281,34 @@ def sizes_that_do_not_fit_are_tried_quietly():
                        ints("n", 1), ints("ch", 2)], 13), args=["--dim", "L=6"],
                 said="note: the model is imported for L=6 alone, as tensors are made for it: "
                      "import it again for another size")
+
+
+@case
+def sizes_by_sums_so_far():
+    """As torch repeats rows by known counts: the last of the sums so far is the number of rows."""
+    nodes = [node("CumSum", "counts zero", "ends"), node("CumSum", "counts zero", "begins",
+                                                         exclusive=1),
+             node("CumSum", "counts zero", "left", reverse=1),
+             node("CumSum", "counts zero", "behind", reverse=1, exclusive=1),
+             node("Gather", "ends minus", "all"), node("Squeeze", "all zero", "rows"),
+             node("Range", "none rows one", "row"), node("Unsqueeze", "ends minus", "column"),
+             node("Less", "row column", "before"), node("Cast", "before", "counted", to=I64),
+             node("ReduceSum", "counted zero", "over", keepdims=0), node("Sub", "three over", "at"),
+             node("Gather", "x at", "picked", axis=1),
+             node("Concat", "begins left behind", "sums", axis=0), node("Cast", "sums", to=F)]
+    return Case(model(nodes, {"x": [2, 3, 4]}, "picked y", [
+        ints("counts", 1, 2, 3), ints("zero", 0), ints("minus", -1), ints("three", 3),
+        const("none", np.int64(0)), const("one", np.int64(1))]),
+        inputs={"x": np.arange(24, dtype=np.float32).reshape(2, 3, 4)})
+
+
+@case
+def sizes_that_are_repeated():
+    """As torch writes tensor_split: so many parts of one size, so many of the other, or none."""
+    nodes = [node("Tile", "small none", "a"), node("Tile", "large twice", "b"),
+             node("Concat", "a b", "parts", axis=0), node("SplitToSequence", "x parts", "s"),
+             node("SequenceAt", "s one", "y"), node("Tile", "square times", "z")]
+    return Case(model(nodes, {"x": [6]}, "y z", [
+        ints("small", 2), ints("none", 0), ints("large", 3), ints("twice", 2),
+        const("one", np.int64(1)), ints("times", 2, 3),
+        const("square", np.float32([[1, 2], [3, 4]]))]), text="starts=[3], ends=[6]")
