@@ -67,6 +67,7 @@ ox_value *ox_clip_to(ox *o, ox_node *n, const char *suffix, ox_value *x, double 
 }
 
 ox_value *ox_cast_to(ox *o, ox_node *n, const char *suffix, ox_value *x, cli_dtype to) {
+    to = to == CLI_F64 ? CLI_F32 : to;  // what is computed from doubles is f32
     if (x->dtype == to) {
         return x;
     }

@@ -239,8 +239,9 @@ void ox_finish(ox *o, const char *op, ox_value **outs, int n) {
     }
 }
 
+// What is computed from doubles is f32, as their constants are then.
 ox_value *ox_end(ox *o, const char *op, const char *name, cli_dtype dtype) {
-    ox_value *v = ox_new_value(o, name, dtype);
+    ox_value *v = ox_new_value(o, name, dtype == CLI_F64 ? CLI_F32 : dtype);
     ox_finish(o, op, &v, 1);
     return v;
 }

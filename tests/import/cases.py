@@ -806,6 +806,11 @@ each("cast_to_double", lambda: Case(
     model([node("Cast", "x", "a", to=TensorProto.DOUBLE), node("Sqrt", "a", "b"),
            node("Cast", "b", to=F)], {"x": [2]}), inputs={"x": np.array([2, 3], np.float32)},
     text="b = Sqrt(x)"))
+each("computed_from_doubles", lambda: Case(
+    model([node("Pow", "two i", "a"), node("Pow", "a j", "b"), node("Cast", "b", to=F)],
+          {"i": value("i", [2], I64), "j": value("j", [1], I64)},
+          inits=[const("two", np.float64([2, 3]))]),
+    inputs={"i": np.array([2, 3]), "j": np.array([2])}, text=["to=f32", "b = Pow("]))
 each("string_input", lambda: Case(
     model([node("Identity", "x")], {"x": value("x", [2], TensorProto.STRING)}), 4, "string"))
 each("cycle", lambda: Case(
