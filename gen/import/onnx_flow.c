@@ -1,6 +1,7 @@
-// onnx_flow.c - If, Loop and Scan: a branch whose condition is known at import time, rounds
-// whose number is. The body's nodes are converted once a round, in a scope of their own that sees
-// the names around it. What is decided at run time is refused: a plan has no branches.
+// onnx_flow.c - If, Loop and Scan: branches, and rounds whose number is known at import time. The
+// body's nodes are converted once a round, in a scope of their own that sees the names around it.
+// A plan has no branches: where a condition is computed at run time, both branches are, and every
+// round, and it picks among their results.
 #include "onnx.h"
 
 enum { MAX_ROUNDS = 1024, MAX_OUTPUTS = 256 };
@@ -74,17 +75,50 @@ static ox_value *begun(ox *o, ox_node *n, int input) {
     return v && v->sequence ? v : ox_in(o, n, input);
 }
 
-// A scalar that must be known.
-static int64_t known_number(ox *o, ox_node *n, ox_value *v, const char *what) {
-    const ox_const *c = ox_known(o, v);
-    if (!c) {
-        ox_unsupported(o, n, "operator '%s' with a %s computed at run time: a plan has no branches",
-                       n->op, what);
-    }
+static int64_t number_of(ox *o, ox_node *n, const ox_const *c, const char *what) {
     if (c->count != 1) {
         ox_die(o, n, "operator '%s' with a %s that is no scalar", n->op, what);
     }
     return ox_geti(c, 0);
+}
+
+// A condition computed at run time, as a scalar.
+static ox_value *condition(ox *o, ox_node *n, ox_value *v) {
+    int64_t count = 1;
+    ox_need_shape(o, n, v);
+    for (int a = 0; a < v->rank; a++) {
+        count *= v->dims[a];
+    }
+    if (count != 1 || v->dtype != CLI_BOOL) {
+        ox_die(o, n, "operator '%s' with a condition that is no scalar of type bool", n->op);
+    }
+    return v->rank ? ox_with_list(o, n, "Reshape", ".is", v, "shape", (ox_list){0, NULL, NULL}) : v;
+}
+
+// One of two values by a scalar.
+static ox_value *pick(ox *o, ox_node *n, ox_value *is, ox_value *a, ox_value *b) {
+    if (a == b) {
+        return a;
+    }
+    if (a->sequence || b->sequence) {
+        ox_unsupported(o, n,
+                       "operator '%s' with a condition computed at run time that picks one "
+                       "of two sequences",
+                       n->op);
+    }
+    ox_need_shape(o, n, a);
+    ox_need_shape(o, n, b);
+    bool same = a->rank == b->rank && a->dtype == b->dtype;
+    for (int i = 0; same && i < a->rank; i++) {
+        same = a->dims[i] == b->dims[i];
+    }
+    if (!same) {
+        ox_unsupported(o, n,
+                       "operator '%s' with a condition computed at run time that picks one "
+                       "of two shapes or types",
+                       n->op);
+    }
+    return ox_where(o, n, ".picked", is, a, b);
 }
 
 static ox_value *integer(ox *o, ox_node *n, cli_dtype dtype, int64_t value) {
@@ -93,14 +127,43 @@ static ox_value *integer(ox *o, ox_node *n, cli_dtype dtype, int64_t value) {
     return ox_constant(o, ox_base(o, n), ".round", c);
 }
 
-static void convert_if(ox *o, ox_node *n) {
-    bool then = known_number(o, n, ox_in(o, n, 0), "condition") != 0;
-    const Onnx__GraphProto *g = take_graph(o, n, then ? "then_branch" : "else_branch");
-    ox_find(o, n, then ? "else_branch" : "then_branch");
-    ox_scope *s = enter(o, n, g, ox_base(o, n));
+static const Onnx__GraphProto *take_branch(ox *o, ox_node *n, const char *name) {
+    const Onnx__GraphProto *g = take_graph(o, n, name);
     if (g->n_output < (size_t)n->n_out) {
         ox_die(o, n, "a branch of 'If' has %zu outputs, not %d", g->n_output, n->n_out);
     }
+    return g;
+}
+
+// Both branches, and of each output the one that the condition names.
+static void convert_both(ox *o, ox_node *n, ox_value *is) {
+    static const char *const names[] = {"then_branch", "else_branch"};
+    const Onnx__GraphProto *g[2];
+    ox_scope *s[2];
+    is = condition(o, n, is);
+    for (int k = 0; k < 2; k++) {
+        g[k] = take_branch(o, n, names[k]);
+        s[k] = enter(o, n, g[k], ox_format(o, "%s.%s", ox_base(o, n), k ? "else" : "then"));
+        run(o, s[k], g[k]);
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        if (n->out[i]) {
+            ox_value *then = result(o, n, s[0], g[0], (size_t)i);
+            ox_bind(o, n, i, pick(o, n, is, then, result(o, n, s[1], g[1], (size_t)i)));
+        }
+    }
+}
+
+static void convert_if(ox *o, ox_node *n) {
+    const ox_const *is = ox_known(o, ox_in(o, n, 0));
+    if (!is) {
+        convert_both(o, n, ox_in(o, n, 0));
+        return;
+    }
+    bool then = number_of(o, n, is, "condition") != 0;
+    const Onnx__GraphProto *g = take_branch(o, n, then ? "then_branch" : "else_branch");
+    ox_find(o, n, then ? "else_branch" : "then_branch");
+    ox_scope *s = enter(o, n, g, ox_base(o, n));
     for (int i = 0; i < n->n_out; i++) {
         if (n->out[i]) {
             shput(s->results, (char *)(uintptr_t)ox_or_empty(g->output[i]->name), n->out[i]);
@@ -124,6 +187,7 @@ typedef struct {
     ox_value ***outs;       // by round, by number of what is stacked
     const int64_t *axes;    // of what is stacked; NULL: 0
     const int64_t *turned;  // whether the last round comes first; NULL: no
+    ox_value *going;        // computed at run time: whether rounds still count; NULL: they do
 } rounds;
 
 static void begin(ox *o, ox_node *n, rounds *r, int64_t states, int64_t stacked) {
@@ -141,7 +205,8 @@ static void begin(ox *o, ox_node *n, rounds *r, int64_t states, int64_t stacked)
 static void take_round(ox *o, ox_node *n, rounds *r, ox_scope *s, size_t first) {
     ox_value **outs = ox_alloc(o, (size_t)(r->stacked + 1) * sizeof *outs);
     for (int i = 0; i < r->states; i++) {
-        r->state[i] = result(o, n, s, r->g, first + (size_t)i);
+        ox_value *v = result(o, n, s, r->g, first + (size_t)i);
+        r->state[i] = r->going ? pick(o, n, r->going, v, r->state[i]) : v;
     }
     for (int k = 0; k < r->stacked; k++) {
         outs[k] = result(o, n, s, r->g, first + (size_t)(r->states + k));
@@ -186,26 +251,52 @@ static void refuse_rounds(ox *o, ox_node *n, int64_t count) {
                    (long long)count, MAX_ROUNDS);
 }
 
+// Whether there is another round; one that is computed at run time counts as long as all before do.
+static bool goes_on(ox *o, ox_node *n, rounds *r, ox_value *v, int64_t count) {
+    const ox_const *c = ox_known(o, v);
+    if (c) {
+        return number_of(o, n, c, "condition") != 0;
+    }
+    if (count > MAX_ROUNDS || r->stacked) {
+        ox_unsupported(o, n, "operator '%s' with a condition computed at run time and %s", n->op,
+                       r->stacked ? "an output of as many rows as rounds"
+                                  : "no number of rounds that could be written out");
+    }
+    v = condition(o, n, v);
+    r->going = r->going ? ox_binary(o, n, "And", ".going", r->going, v) : v;
+    return true;
+}
+
+// The number of rounds, INT64_MAX where none is given.
+static int64_t most_rounds(ox *o, ox_node *n) {
+    ox_value *most = ox_opt(o, n, 0);
+    const ox_const *c = most ? ox_known(o, most) : NULL;
+    if (most && !c) {
+        ox_unsupported(o, n,
+                       "operator '%s' with a number of rounds computed at run time: they are "
+                       "written out",
+                       n->op);
+    }
+    return c ? number_of(o, n, c, "number of rounds") : INT64_MAX;
+}
+
 // Inputs: the number of rounds, whether to begin, the states. The graph's: the round, whether it
 // goes on, the states; its outputs: whether it goes on, the states, what is stacked.
 static void convert_loop(ox *o, ox_node *n) {
     rounds r = {.g = take_graph(o, n, "body")};
-    ox_value *most = ox_opt(o, n, 0), *first = ox_opt(o, n, 1);
-    int64_t count = most ? known_number(o, n, most, "number of rounds") : INT64_MAX;
-    bool on = !first || known_number(o, n, first, "condition") != 0;
+    ox_value *first = ox_opt(o, n, 1);
+    int64_t count = most_rounds(o, n);
     begin(o, n, &r, n->n_in - 2, (int64_t)r.g->n_output - 1 - (n->n_in - 2));
+    bool on = !first || goes_on(o, n, &r, first, count);
     if (r.g->n_input != (size_t)r.states + 2) {
         ox_die(o, n, "operator 'Loop' whose graph has not %d inputs", r.states + 2);
-    }
-    if (on && most && count > MAX_ROUNDS) {
-        refuse_rounds(o, n, count);
     }
     for (int i = 0; i < r.states; i++) {
         r.state[i] = begun(o, n, i + 2);
     }
     while (on && r.count < count) {
         if (r.count == MAX_ROUNDS) {
-            refuse_rounds(o, n, r.count + 1);
+            refuse_rounds(o, n, count < INT64_MAX ? count : r.count + 1);
         }
         ox_scope *s = enter(o, n, r.g, ox_format(o, "%s.%d", ox_base(o, n), r.count));
         give(o, n, s, r.g, 0, integer(o, n, CLI_I64, r.count));
@@ -214,8 +305,8 @@ static void convert_loop(ox *o, ox_node *n) {
             give(o, n, s, r.g, (size_t)i + 2, r.state[i]);
         }
         run(o, s, r.g);
-        on = known_number(o, n, result(o, n, s, r.g, 0), "condition") != 0;
         take_round(o, n, &r, s, 1);
+        on = goes_on(o, n, &r, result(o, n, s, r.g, 0), count);
     }
     bind_rounds(o, n, &r);
 }

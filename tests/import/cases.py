@@ -758,15 +758,6 @@ def all_unsupported_are_listed():
                 not_text=['"four"', "Traceback"])
 
 
-@case
-def subgraph():
-    branch = helper.make_graph([node("Relu", "x", "b")], "b", [],
-                               [helper.make_empty_tensor_value_info("b")])
-    return Case(model([node("If", "c", then_branch=branch, else_branch=branch)],
-                      {"c": value("c", [], TensorProto.BOOL), "x": [2]}), 4,
-                ["operator 'If' with a condition computed at run time"])
-
-
 each("unknown_attribute", lambda: Case(model([node("Relu", "x", blur=3)], {"x": [1]}), 4,
                                        "unsupported attribute 'blur' of operator 'Relu'"))
 each("attribute_of_wrong_type", lambda: Case(

@@ -42,10 +42,43 @@ def if_of_two_outputs_nested():
 
 @case
 def if_at_run_time():
-    branch = graph([node("Identity", "x", "r")])
+    """Both branches are computed: one result each of a value, of an input and of integers."""
+    then = graph([node("Relu", "x", "r"), node("Identity", "x", "p"),
+                  node("Cast", "x", "k", to=I64)], outputs=["r", "p", ("k", I64, None)])
+    other = graph([node("MatMul", "x w", "r"), node("Neg", "x", "p"), node("Neg", "i", "k")],
+                  outputs=["r", "p", ("k", I64, None)])
+    nodes = [node("Cast", "x", "i", to=I64), node("ReduceSum", "x", "sum", keepdims=1),
+             node("Less", "sum zero", "c"), node("Reshape", "c minus", "is"),
+             node("If", "is", "a b n", then_branch=then, else_branch=other),
+             node("Cast", "n", "m", to=F), node("Add", "b m", "y")]
+    made = model(nodes, {"x": [2, 2]}, "a y", [const("zero", np.float32(0)), ints("minus", -1),
+                                               weight("w", 2, 2)])
+    return Case(made, text="Where(", inputs={"x": np.float32([[1, 2], [-3.5, 4]])})
+
+
+@case
+def if_at_run_time_of_a_scalar():
+    branches = [graph([node(op, "s", "r")]) for op in ("Exp", "Neg")]
+    nodes = [node("ReduceMax", "x", "s", keepdims=0), node("Greater", "x zero", "c"),
+             node("If", "c", "y", then_branch=branches[0], else_branch=branches[1])]
+    return Case(model(nodes, {"x": [1]}, "y", [const("zero", np.float32(0))]))
+
+
+@case
+def if_at_run_time_of_shapes():
+    branches = [graph([node("Transpose", "x", "r")]), graph([node("Relu", "x", "r")])]
+    return Case(model([node("If", "c", "y", then_branch=branches[0], else_branch=branches[1])],
+                      {"x": [2, 3], "c": value("c", [], BOOL)}), code=4,
+                text="operator 'If' with a condition computed at run time that picks one of two "
+                     "shapes or types")
+
+
+@case
+def if_at_run_time_of_a_tensor():
+    branch = graph([node("Relu", "x", "r")])
     return Case(model([node("If", "c", "y", then_branch=branch, else_branch=branch)],
-                      {"x": [2], "c": value("c", [1], BOOL)}), code=4,
-                text="operator 'If' with a condition computed at run time: a plan has no branches")
+                      {"x": [2, 3], "c": value("c", [2], BOOL)}), code=3,
+                text="operator 'If' with a condition that is no scalar of type bool")
 
 
 def loop(body, rounds=3, inits=(), outs="y ys", states="x", begin="_", inputs=None):
@@ -139,12 +172,70 @@ def loop_that_stacks_sequences():
     return Case(loop(g), code=4, text="operator 'Loop' that stacks sequences")
 
 
+def until_a_value(outputs="on_out s_out", nodes=()):
+    """What adds up to less than k goes on."""
+    return body([node("Add", "s third", "s_out"), node("ReduceSum", "s_out", "m", keepdims=0),
+                 node("Less", "m k", "on_out"), *nodes], outputs)
+
+
 @case
 def loop_until_a_value():
-    step = body([node("ReduceMax", "s", "m", keepdims=0), node("Less", "m k", "on_out"),
-                 node("Exp", "s", "s_out")], "on_out s_out")
-    return Case(loop(step, outs="y", inits=[const("k", np.float32(3))]), code=4,
-                text="operator 'Loop' with a condition computed at run time")
+    """All rounds are computed; what comes after the last that counts changes nothing."""
+    inits = [const("k", np.float32(6)), const("third", np.float32(0.3))]
+    nodes = [node("ReduceSum", "x", "all", keepdims=0), node("Less", "all k", "begins")]
+    made = loop(until_a_value(), rounds=5, outs="y", inits=inits, begin="begins")
+    nodes.append(made.graph.node.pop())
+    made.graph.node.extend(nodes)
+    return Case(made, text="Where(", inputs={"x": np.float32([[0, 1, 0, 0], [0, 0, 0, 0]])})
+
+
+@case
+def loop_until_a_value_at_once():
+    """The condition does not hold before the first round."""
+    case = loop_until_a_value()
+    case.inputs = {"x": np.float32([[9, 1, 0, 0], [0, 0, 0, 0]])}
+    return case
+
+
+@case
+def loop_until_a_value_without_a_count():
+    inits = [const("k", np.float32(6)), const("third", np.float32(0.3))]
+    return Case(loop(until_a_value(), rounds=np.iinfo(np.int64).max, outs="y", inits=inits), code=4,
+                text="operator 'Loop' with a condition computed at run time and no number of "
+                     "rounds that could be written out")
+
+
+@case
+def loop_until_a_value_stacked():
+    inits = [const("k", np.float32(6)), const("third", np.float32(0.3))]
+    step = until_a_value("on_out s_out y_out", [node("Neg", "s", "y_out")])
+    return Case(loop(step, inits=inits), code=4, text="an output of as many rows as rounds")
+
+
+@case
+def loop_with_a_count_at_run_time():
+    step = body([ON, node("Exp", "s", "s_out")], "on_out s_out")
+    made = loop(step, rounds=None, outs="y", inputs={"x": [2, 4], "n": value("n", [], I64)})
+    made.graph.node[0].input[0] = "n"
+    return Case(made, code=4, text="operator 'Loop' with a number of rounds computed at run time")
+
+
+@case
+def loop_while_a_counter_is_small():
+    """As torch scripts `while i < 3`: the most rounds there are, and a state that is known."""
+    g = helper.make_graph(
+        [node("Mul", "s w", "s_out"), node("Add", "at one", "at_out"),
+         node("Less", "at_out three", "on_out")], "body",
+        [helper.make_tensor_value_info(*i) for i in (
+            ("i", I64, []), ("on", BOOL, []), ("s", F, [2, 4]), ("at", I64, []))],
+        [helper.make_tensor_value_info("on_out", BOOL, []),
+         helper.make_tensor_value_info("s_out", F, None),
+         helper.make_tensor_value_info("at_out", I64, [])])
+    numbers = {"zero": 0, "one": 1, "three": 3}
+    made = loop(g, rounds=np.iinfo(np.int64).max, outs="y last", states="x zero", inits=[
+        weight("w", 4), *(const(n, np.int64(k)) for n, k in numbers.items())])
+    made.graph.output[1].type.tensor_type.elem_type = I64
+    return Case(made, text="y = Identity(\"y.2/s_out\")", not_text="y.3/")
 
 
 @case
