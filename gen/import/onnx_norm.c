@@ -9,13 +9,49 @@ static bool is_alone(ox *o, ox_node *n) {
     return x->rank > 2 && x->dims[0] == 1 && !x->sym[0];
 }
 
+static ox_value *mean_of(ox *o, ox_node *n, const char *suffix, ox_value *x, ox_list axes) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", axes);
+    ox_set_int(o, "keepdims", 1);
+    return ox_end(o, "ReduceMean", ox_fresh(o, ox_base(o, n), suffix), x->dtype);
+}
+
+// Training mode: the statistics of a channel are those of the whole batch, as where a layer keeps
+// none of its own.
+static void norm_by_batch(ox *o, ox_node *n, double epsilon) {
+    ox_value *x = ox_in(o, n, 0), *by[2] = {ox_in(o, n, 1), ox_in(o, n, 2)};
+    int64_t axes[CLI_MAX_RANK] = {0}, behind[CLI_MAX_RANK];
+    ox_need_shape(o, n, x);
+    if (x->rank < 2) {
+        ox_die(o, n, "BatchNormalization of a tensor without channels");
+    }
+    ox_list list = {x->rank - 1, axes, NULL}, ones = {x->rank - 2, behind, NULL};
+    for (int i = 0; i < ones.n; i++) {
+        axes[i + 1] = i + 2;
+        behind[i] = i + 1;
+    }
+    for (int i = 0; i < 2 && ones.n; i++) {
+        by[i] = ox_with_list(o, n, "Unsqueeze", ".channels", by[i], "axes", ones);
+    }
+    ox_value *u = ox_binary(o, n, "Sub", ".centered", x, mean_of(o, n, ".mean", x, list));
+    ox_value *v = mean_of(o, n, ".variance", ox_binary(o, n, "Mul", ".square", u, u), list);
+    v = ox_unary(o, n, "Sqrt", ".deviation", ox_by_number(o, n, "Add", ".sum", v, epsilon));
+    u = ox_binary(o, n, "Mul", ".scaled", ox_binary(o, n, "Div", ".normed", u, v), by[0]);
+    ox_end_binary(o, n, "Add", u, by[1]);
+}
+
 static void convert_batch_norm(ox *o, ox_node *n) {
     double epsilon = ox_float(o, n, "epsilon", 1e-5);
     ox_find(o, n, "momentum");
     bool training = n->opset < 7 ? !ox_int(o, n, "is_test", 0) : ox_int(o, n, "training_mode", 0);
     bool alone = training && is_alone(o, n);
-    if ((training && !alone) || !ox_int(o, n, "spatial", 1)) {
-        ox_unsupported(o, n, "BatchNormalization in training mode or not per channel");
+    if (!ox_int(o, n, "spatial", 1)) {
+        ox_unsupported(o, n, "BatchNormalization that is not per channel");
+    }
+    if (training && !alone) {
+        norm_by_batch(o, n, epsilon);
+        return;
     }
     ox_begin(o);
     for (int i = 0; i < (alone ? 3 : 5); i++) {
@@ -23,14 +59,6 @@ static void convert_batch_norm(ox *o, ox_node *n) {
     }
     ox_set_float(o, "epsilon", epsilon);
     ox_end_node(o, n, alone ? "InstanceNormalization" : n->op);
-}
-
-static ox_value *mean_of(ox *o, ox_node *n, const char *suffix, ox_value *x, ox_list axes) {
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "axes", axes);
-    ox_set_int(o, "keepdims", 1);
-    return ox_end(o, "ReduceMean", ox_fresh(o, ox_base(o, n), suffix), x->dtype);
 }
 
 // The axes from `axis` on.

@@ -4,7 +4,7 @@ and activations spelled out, masks as constants, index arithmetic with casts aro
 import numpy as np
 from onnx import TensorProto
 
-from cases import Case, case, const, each, model, node, value
+from cases import Case, case, const, each, model, node, value, weight
 
 F, I64, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 END = 2 ** 63 - 1
@@ -618,4 +618,27 @@ def weights_standardised():
 @case
 def statistics_of_a_batch():
     nodes, inits = standardised(2)
-    return Case(model(nodes, {"x": [2, 2, 7, 7]}, "y", inits), code=4, text="in training mode")
+    return Case(model(nodes, {"x": [2, 2, 7, 7]}, "y", inits), text="ReduceMean(", tolerance=1e-4)
+
+
+def layer_of_batches(outputs, **attrs):
+    """A layer that keeps no statistics of its own, as torch exports it, on two shapes."""
+    nodes = [node("BatchNormalization", f"{x} by to none one", f"{y} {outputs.format(y)}",
+                  training_mode=1, **attrs) for x, y in (("x", "y"), ("flat", "z"))]
+    inits = [weight("by", 3), weight("to", 3), const("none", np.zeros(3, np.float32)),
+             const("one", np.ones(3, np.float32))]
+    return nodes, {"x": value("x", ["N", 3, 5, 4]), "flat": value("flat", ["N", 3])}, inits
+
+
+@case
+def statistics_of_batches():
+    nodes, inputs, inits = layer_of_batches("{0}_mean {0}_var", epsilon=1e-3)
+    return Case(model(nodes, inputs, "y z", inits), args=["--dim", "N=4"], dims={"N": 6},
+                text="axes=[0,2,3]", tolerance=1e-4)
+
+
+@case
+def statistics_of_batches_that_are_kept():
+    nodes, inputs, inits = layer_of_batches("{0}_mean {0}_var")
+    return Case(model(nodes, inputs, "y z_mean", inits), args=["--dim", "N=4"], code=4,
+                text="output 1 of 'BatchNormalization' is not supported")
