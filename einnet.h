@@ -702,6 +702,7 @@ typedef struct ein__value {
     ein__shape shape;  // equals the scope's traversal extents
     ein__dtype dtype;
     bool weight_only;  // no input is needed: computed once, at load
+    bool wide;         // copies or, known at load, is made of what is (ein__is_wide)
     bool made;         // stands in for what is no input (search.c)
     int node;          // graph node it came from, -1: none
     const char *why;   // the rules that led to this definition; NULL: it is the model's own
@@ -1079,6 +1080,8 @@ struct ein_ctx {
 
     // The program that is planned, and its plan (select/, plan/).
     ein__norm *norm;  // row operations that are part of products (norm.c); stb_ds array
+    int *norm_at[2];  // by value: the number, from 1, of that which stores it as its result, or
+                      // beside that, 0: none; stb_ds arrays
     // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
     // array.
     bool *fallen;
@@ -10227,6 +10230,29 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     return sc;
 }
 
+// Whether `v` has numbers that halves may have too few exponents for: those of a tensor that the
+// model stores as bf16, what is a copy of such a value, or is known at load and made of one.
+static bool ein__is_wide(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->dtype >= EIN__BF16) return p->dtype == EIN__BF16;
+    bool tensor = p->tensor >= 0 && p->tensor < (int)arrlen(ctx->graph.tensor);
+    return p->wide || (tensor && ctx->graph.tensor[p->tensor].dtype == EIN__BF16);
+}
+
+// What follows for value `v`, of a scope, from what it reads.
+static void ein__inherit(ein_ctx *ctx, ein__value *v) {
+    const ein__scope *s = ein__sc_get(ctx, v->scope);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    v->weight_only = true;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val of = {ein__ex_get(ctx, reads[i])->val};
+        v->weight_only &= ctx->value[of.i].weight_only;
+        v->wide |= ein__is_wide(ctx, of);
+    }
+    bool copy = ein__ex_get(ctx, s->body)->op == EIN__X_READ;
+    v->wide &= s->reduce == EIN__R_NONE && (copy || v->weight_only);
+}
+
 // A new value. `tensor` and `node` say what of the model it belongs to (-1: nothing).
 EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, int tensor,
                               ein__sc sc, const ein__shape *shape, ein__dtype dtype, int node) {
@@ -10239,12 +10265,7 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
                     .node = node,
                     .weight_only = kind == EIN__V_WEIGHT};
     if (!arrlen(ctx->value)) arrput(ctx->value, (ein__value){0});
-    if (kind == EIN__V_SCOPE) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body);
-        v.weight_only = true;
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-            v.weight_only &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
-    }
+    if (kind == EIN__V_SCOPE) ein__inherit(ctx, &v);
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
 }
@@ -13216,23 +13237,6 @@ static bool ein__is_real(const ein_ctx *ctx, ein__val v) {
 // while a program is derived, before storage.c has given each its own type.
 static bool ein__is_untyped(const ein_ctx *ctx) {
     return ctx->desc.math == EIN_MATH_FP16 && !ctx->typed;
-}
-
-// Whether `v` has numbers that halves may have too few exponents for: those of a tensor that the
-// model stores as bf16, what is a copy of such a value, or is known at load and made of one.
-static bool ein__is_wide(ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    if (p->dtype >= EIN__BF16) return p->dtype == EIN__BF16;
-    bool tensor = p->tensor >= 0 && p->tensor < (int)arrlen(ctx->graph.tensor);
-    if (tensor && ctx->graph.tensor[p->tensor].dtype == EIN__BF16) return true;
-    if (p->kind != EIN__V_SCOPE) return false;
-    const ein__scope *s = ein__sc_get(ctx, p->scope);
-    bool copy = ein__ex_get(ctx, s->body)->op == EIN__X_READ, wide = false;
-    if (s->reduce != EIN__R_NONE || !(copy || p->weight_only)) return false;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads) && !wide; i++)
-        wide = ein__is_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    return wide;
 }
 
 // Whether products with an operand `v` keep its exponents in a mode that would make it halves.
@@ -25966,9 +25970,23 @@ static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__va
 
 // The row operation that is part of the product stored as `v`, or that stores `v` beside it.
 static const ein__norm *ein__norm_of(const ein_ctx *ctx, ein__val v, bool beside) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->norm); i++)
-        if ((beside ? ctx->norm[i].also.i : ctx->norm[i].out.i) == v.i) return &ctx->norm[i];
-    return NULL;
+    const int *at = ctx->norm_at[beside];
+    return (ptrdiff_t)v.i < arrlen(at) && at[v.i] ? &ctx->norm[at[v.i] - 1] : NULL;
+}
+
+static void ein__add_norm(ein_ctx *ctx, ein__norm norm) {
+    const ein__val v[2] = {norm.out, norm.also};
+    arrput(ctx->norm, norm);
+    for (int beside = 0; beside < 2; beside++) {
+        int **at = &ctx->norm_at[beside];
+        while (arrlen(*at) < arrlen(ctx->value)) arrput(*at, 0);
+        if (v[beside].i) (*at)[v[beside].i] = (int)arrlen(ctx->norm);
+    }
+}
+
+static void ein__forget_norms(ein_ctx *ctx) {
+    arrsetlen(ctx->norm, 0);
+    for (int i = 0; i < 2; i++) arrsetlen(ctx->norm_at[i], 0);
 }
 
 static void ein__select_norms(ein__selector *z) {
@@ -27453,7 +27471,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__selector z = {.ctx = ctx, .free = true};
     ein__norm_choices all = {NULL};
     bool ok = true;
-    arrsetlen(ctx->norm, 0);
+    ein__forget_norms(ctx);
     if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE)) return false;
     ein__select(&z, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
@@ -27471,7 +27489,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     bool any = arrlen(all.list) > 0;
     if (any) any = ein__run_pass_for(ctx, root, nroot, ein__rebuild_norms, &all);
     for (ptrdiff_t i = 0; i < arrlen(all.list); i++)
-        if (all.list[i].done) arrput(ctx->norm, all.list[i].z.made);
+        if (all.list[i].done) ein__add_norm(ctx, all.list[i].z.made);
         else any = false;
     arrfree(all.list);
     return any && !ctx->status;
@@ -27498,25 +27516,35 @@ static bool ein__is_own_sum(const ein__selector *z, ein__val v) {
            (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
 }
 
-// Whether all readers of `first` and `second` read inside of them and, but for `second` itself,
-// come behind it in the order.
-static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val second) {
-    ein_ctx *ctx = z->ctx;
-    bool behind = false, fine = true;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && fine; i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        const ein__ex *reads = s && z->order[i].i != second.i ? ein__ex_reads(ctx, s->body) : NULL;
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
-            const ein__expr *e = ein__ex_get(ctx, reads[k]);
-            if (e->val != first.i && e->val != second.i) continue;
-            fine &= behind && !ctx->value[z->order[i].i].weight_only;
-            for (uint32_t d = 0; d < e->nix; d++) {
-                const ein__index *f = ein__ix_get(ctx, e->ix[d]);
-                fine &= f->q == 1 && f->lo >= 0 && f->hi < ctx->value[e->val].shape.d[d];
-                fine &= !ein__ix_has_gather(ctx, e->ix[d]);
-            }
+// Whether all that `v` reads of sum `of` is inside of it.
+static bool ein__reads_inside(ein_ctx *ctx, ein__val v, ein__val of) {
+    bool inside = true;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[k]);
+        for (uint32_t d = 0; d < e->nix && e->val == of.i; d++) {
+            const ein__index *f = ein__ix_get(ctx, e->ix[d]);
+            inside &= f->q == 1 && f->lo >= 0 && f->hi < ctx->value[of.i].shape.d[d];
+            inside &= !ein__ix_has_gather(ctx, e->ix[d]);
         }
-        behind |= z->order[i].i == second.i;
+    }
+    return inside;
+}
+
+// Whether all readers of `first` and `second` read inside of them and, but for `second` itself,
+// come behind it in the order, in which `at` has the values' places.
+static bool ein__are_read_later(const ein__selector *z, const int *at, ein__val first,
+                                ein__val second) {
+    const ein__val sum[2] = {first, second};
+    bool fine = true;
+    for (int k = 0; k < 2; k++) {
+        const int *of = &z->readers.first[sum[k].i];
+        for (int i = of[0]; i < of[1] && fine; i++) {
+            ein__val r = z->readers.all[i];
+            if (r.i == second.i) continue;
+            fine = at[r.i] > at[second.i] && !z->ctx->value[r.i].weight_only &&
+                   ein__reads_inside(z->ctx, r, sum[k]);
+        }
     }
     return fine;
 }
@@ -27525,29 +27553,47 @@ static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val
 static bool ein__is_better_pair(ein_ctx *ctx, ein__val first, ein__val second) {
     ein__val none = {0};
     ein__ex read = {0};
+    int64_t pair = ein__cost_pair(ctx, first, second);
+    if (pair >= EIN__PS_LIMIT) return false;
     int64_t a = ein__cost_scope(ctx, EIN__K_REDUCE, ein__scope_of(ctx, first), none, read);
     int64_t b = ein__cost_scope(ctx, EIN__K_REDUCE, ein__scope_of(ctx, second), none, read);
-    return ein__cost_pair(ctx, first, second) < ein__cost_sum(a, b);
+    return pair < ein__cost_sum(a, b);
 }
 
-static void ein__find_pairs(ein__selector *z, ein__twosomes *all) {
-    ein_ctx *ctx = z->ctx;
-    for (ptrdiff_t j = 0; j < arrlen(z->order); j++) {
-        ein__val second = z->order[j];
-        if (!ein__is_own_sum(z, second)) continue;
-        bool taken = false;
-        for (ptrdiff_t i = j - 1; i >= 0 && !taken; i--) {
-            ein__val first = z->order[i];
-            if (!ein__is_own_sum(z, first)) continue;
-            for (ptrdiff_t k = 0; k < arrlen(all->list) && !taken; k++)
-                taken |= all->list[k].first.i == first.i || all->list[k].second.i == first.i;
-            if (taken) continue;
-            if (!ein__are_read_later(z, first, second) || !ein__is_better_pair(ctx, first, second))
-                continue;
-            arrput(all->list, ((ein__twosome){first, second, {0}}));
-            taken = true;
-        }
+// The pair that `second` is part of with one of `open`, sums before it that are in no pair, the
+// nearest one first. Those that something before `second` reads leave `open`.
+static bool ein__find_pair(const ein__selector *z, const int *at, ein__val second, ein__val **open,
+                           ein__twosomes *all) {
+    ptrdiff_t kept = 0;
+    for (ptrdiff_t k = 0; k < arrlen(*open); k++) {
+        const int *of = &z->readers.first[(*open)[k].i];
+        bool early = of[0] < of[1] && at[z->readers.all[of[0]].i] < at[second.i];
+        if (!early) (*open)[kept++] = (*open)[k];
     }
+    if (*open) arrsetlen(*open, kept);
+    for (ptrdiff_t k = kept; k-- > 0;) {
+        ein__val first = (*open)[k];
+        if (!ein__are_read_later(z, at, first, second) ||
+            !ein__is_better_pair(z->ctx, first, second))
+            continue;
+        arrput(all->list, ((ein__twosome){first, second, {0}}));
+        arrdel(*open, k);
+        return true;
+    }
+    return false;
+}
+
+static void ein__find_pairs(const ein__selector *z, ein__twosomes *all) {
+    int *at = NULL;
+    ein__val *open = NULL;
+    arrsetlen(at, arrlen(z->ctx->value));
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) at[z->order[i].i] = (int)i;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        if (ein__is_own_sum(z, v) && !ein__find_pair(z, at, v, &open, all)) arrput(open, v);
+    }
+    arrfree(at);
+    arrfree(open);
 }
 
 typedef struct ein__pair_reads {
@@ -40576,14 +40622,17 @@ static void ein__mark_fallen(ein_ctx *ctx, const ein__selector *sel, ein__val v,
     (*fell)[v.i] = true;
 }
 
-// Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
+// Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `loose`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
-static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free, bool **fell) {
-    ein__selector sel = {.ctx = ctx, .free = free};
+static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool loose, bool **fell) {
+    ein__selector sel = {.ctx = ctx, .free = loose};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
+    bool *made = NULL;
     ein__place(&placer, root, nroot);
+    arrsetlen(made, arrlen(ctx->value));
+    memset(made, 0, (size_t)arrlen(made) * sizeof *made);
     ein__choose_layouts(&placer, ein__price_under_layouts);
     if (ctx->channels_last) ein__name_results(ctx, &placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
@@ -40593,14 +40642,13 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free, 
         // What one step stores comes when the first of it is wanted.
         const ein__norm *n = ein__norm_of(ctx, v, true);
         if (n) v = n->out;
-        bool made = false;
-        for (ptrdiff_t k = 0; (n || ein__norm_of(ctx, v, false)) && k < arrlen(ctx->plan.step); k++)
-            made |= ctx->plan.step[k].out.i == v.i;
-        if (made) continue;
+        if (made[v.i]) continue;
+        made[v.i] = true;
         ein__make_step(ctx, &sel, v);
         ein__mark_fallen(ctx, &sel, v, fell);
     }
     ctx->plan.root = root;
+    arrfree(made);
     ein__placer_free(&placer);
     ein__select_free(&sel);
     return sel.reordered;
@@ -40654,14 +40702,14 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__made made = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
-        arrsetlen(ctx->norm, 0);
+        ein__forget_norms(ctx);
         if (!ctx->status) ein__unmake(ctx, &made);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
-    arrsetlen(ctx->norm, 0);
+    ein__forget_norms(ctx);
     if (!ein__keep_cheaper(ctx, &apart, true)) ein__unmake(ctx, &made);
 }
 
@@ -65071,6 +65119,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
+    for (int i = 0; i < 2; i++) arrfree(ctx->norm_at[i]);
     arrfree(ctx->tried);
     arrfree(ctx->kept);
     arrfree(ctx->unrounded);

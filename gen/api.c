@@ -78,6 +78,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
+    for (int i = 0; i < 2; i++) arrfree(ctx->norm_at[i]);
     arrfree(ctx->tried);
     arrfree(ctx->kept);
     arrfree(ctx->unrounded);

@@ -332,6 +332,7 @@ typedef struct ein__value {
     ein__shape shape;  // equals the scope's traversal extents
     ein__dtype dtype;
     bool weight_only;  // no input is needed: computed once, at load
+    bool wide;         // copies or, known at load, is made of what is (ein__is_wide)
     bool made;         // stands in for what is no input (search.c)
     int node;          // graph node it came from, -1: none
     const char *why;   // the rules that led to this definition; NULL: it is the model's own
@@ -709,6 +710,8 @@ struct ein_ctx {
 
     // The program that is planned, and its plan (select/, plan/).
     ein__norm *norm;  // row operations that are part of products (norm.c); stb_ds array
+    int *norm_at[2];  // by value: the number, from 1, of that which stores it as its result, or
+                      // beside that, 0: none; stb_ds arrays
     // By value: a call for it was not to be had under the layouts, so a kernel is chosen; stb_ds
     // array.
     bool *fallen;

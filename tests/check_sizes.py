@@ -4,7 +4,8 @@
 The rules in the candidates' trails must be the same, and their number nearly so: all dims larger by
 one, each by itself, and each smaller by one where that is possible. A dim that is 1 makes a
 dimension that is none, so it alone may change the number. Planning a network takes
-no more than so much memory for each of its layers. Ends with `N passed, N failed`.
+no more than so much memory for each of its layers, and times as long with times as many. Ends with
+`N passed, N failed`.
 """
 
 import glob
@@ -13,10 +14,44 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 from harness import EINNET, ROOT, Checks
 
 LAYER = 6500000  # bytes that planning may take for a layer of a transformer: some 5000 values
+GROWTH = 9  # times as long that four times as many layers may take to plan; squares take 16
+
+# Sums that are read where the next layer's are made, none of which may be one with another.
+GRAPH = """ein 1
+model graph
+dim V = 64, D = 8, C = 16, Y = 4
+input x: f32[V,C]
+input n: i32[V,D]
+output y
+a = Identity(x)
+repeat i in 0:Y {
+  weight w: f32[C,C] = randn(seed=1, std=0.2)
+  weight u: f32[C,C] = randn(seed=2, std=0.2)
+  m[v,c] = 0.125 * sum(d) a[@n[v,d],c] where d in 0:D
+  t[v,e] = sum(c) m[v,c] * w[c,e]
+  r[v,e] = sum(c) a[v,c] * u[c,e]
+  a[v,e] = relu(t[v,e] + r[v,e])
+}
+y = Identity(a)
+"""
+# Weights made of weights, each read several times by the next.
+MADE = """ein 1
+model made
+dim N = 16, Y = 4
+input x: f32[N,N]
+weight s: f32[N,N] = randn(seed=1, std=0.3)
+output y
+w = Identity(s)
+repeat k in 0:Y {
+  w[i,j] = 0.5 * tanh(w[i,j]) + 0.2 * w[j,i] + 0.1 * tanh(w[N-1-i,j])
+}
+y = MatMul(x, w)
+"""
 
 
 def rule_name(text):
@@ -57,28 +92,43 @@ def compare(old, new):
     return problems
 
 
-def peak_memory(path, *options):
-    """Of emit, in bytes."""
+def used_by_emit(path, *options):
+    """What emit takes."""
     command = [EINNET, "emit", path, "-o", os.devnull, *options]
     emit = subprocess.Popen(command)
     _, status, used = os.wait4(emit.pid, 0)
     emit.returncode = os.waitstatus_to_exitcode(status)
     if emit.returncode:
         raise subprocess.CalledProcessError(emit.returncode, command)
-    return used.ru_maxrss * 1024
+    return used
 
 
 def check_memory(checks):
     """Tables by value are filled in for a plan's own values: there are many times as many."""
     path = os.path.join(ROOT, "models", "bert_base.ein")
-    few, many = (peak_memory(path, "--math", "fp16", "--dim", "Y=%d" % n) for n in (12, 36))
+    few, many = (used_by_emit(path, "--math", "fp16", "--dim", "Y=%d" % n).ru_maxrss * 1024
+                 for n in (12, 36))
     layer = (many - few) // 24
     checks.none("memory", ["%d bytes for a layer of bert_base" % layer] if layer > LAYER else [])
+
+
+def check_growth(checks, folder, text, few):
+    """Seconds of a processor, of which a tenth more is a start's."""
+    path = os.path.join(folder, "model.ein")
+    with open(path, "w") as file:
+        file.write(text)
+    less, more = (used_by_emit(path, "--math", "fp16", "--dim", "Y=%d" % n).ru_utime
+                  for n in (few, 4 * few))
+    bad = ["%.2f s, and %.2f s for 4 times the layers" % (less, more)]
+    checks.none("growth of %s" % text.split()[3], bad if more > GROWTH * less + 0.1 else [])
 
 
 def main():
     checks = Checks()
     check_memory(checks)
+    with tempfile.TemporaryDirectory() as folder:
+        check_growth(checks, folder, GRAPH, 128)
+        check_growth(checks, folder, MADE, 6)
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "cases", "*.ein"))):
         dims = model_dims(path)
         base = derivations(path, {})

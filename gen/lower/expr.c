@@ -750,6 +750,29 @@ EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     return sc;
 }
 
+// Whether `v` has numbers that halves may have too few exponents for: those of a tensor that the
+// model stores as bf16, what is a copy of such a value, or is known at load and made of one.
+static bool ein__is_wide(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->dtype >= EIN__BF16) return p->dtype == EIN__BF16;
+    bool tensor = p->tensor >= 0 && p->tensor < (int)arrlen(ctx->graph.tensor);
+    return p->wide || (tensor && ctx->graph.tensor[p->tensor].dtype == EIN__BF16);
+}
+
+// What follows for value `v`, of a scope, from what it reads.
+static void ein__inherit(ein_ctx *ctx, ein__value *v) {
+    const ein__scope *s = ein__sc_get(ctx, v->scope);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    v->weight_only = true;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val of = {ein__ex_get(ctx, reads[i])->val};
+        v->weight_only &= ctx->value[of.i].weight_only;
+        v->wide |= ein__is_wide(ctx, of);
+    }
+    bool copy = ein__ex_get(ctx, s->body)->op == EIN__X_READ;
+    v->wide &= s->reduce == EIN__R_NONE && (copy || v->weight_only);
+}
+
 // A new value. `tensor` and `node` say what of the model it belongs to (-1: nothing).
 EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, int tensor,
                               ein__sc sc, const ein__shape *shape, ein__dtype dtype, int node) {
@@ -762,12 +785,7 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
                     .node = node,
                     .weight_only = kind == EIN__V_WEIGHT};
     if (!arrlen(ctx->value)) arrput(ctx->value, (ein__value){0});
-    if (kind == EIN__V_SCOPE) {
-        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body);
-        v.weight_only = true;
-        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-            v.weight_only &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
-    }
+    if (kind == EIN__V_SCOPE) ein__inherit(ctx, &v);
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
 }

@@ -108,14 +108,17 @@ static void ein__mark_fallen(ein_ctx *ctx, const ein__selector *sel, ein__val v,
     (*fell)[v.i] = true;
 }
 
-// Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `free`: products
+// Steps, layouts and memory for the prepared values under `root`, in ctx->plan. `loose`: products
 // are selected as if their results could lie in memory in any order. Gives how many are selected
 // for that reason alone.
-static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free, bool **fell) {
-    ein__selector sel = {.ctx = ctx, .free = free};
+static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool loose, bool **fell) {
+    ein__selector sel = {.ctx = ctx, .free = loose};
     ein__select(&sel, root, nroot);
     ein__placer placer = {.ctx = ctx, .sel = &sel};
+    bool *made = NULL;
     ein__place(&placer, root, nroot);
+    arrsetlen(made, arrlen(ctx->value));
+    memset(made, 0, (size_t)arrlen(made) * sizeof *made);
     ein__choose_layouts(&placer, ein__price_under_layouts);
     if (ctx->channels_last) ein__name_results(ctx, &placer, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(sel.order); i++) {
@@ -125,14 +128,13 @@ static int ein__plan_values(ein_ctx *ctx, ein__val *root, int nroot, bool free, 
         // What one step stores comes when the first of it is wanted.
         const ein__norm *n = ein__norm_of(ctx, v, true);
         if (n) v = n->out;
-        bool made = false;
-        for (ptrdiff_t k = 0; (n || ein__norm_of(ctx, v, false)) && k < arrlen(ctx->plan.step); k++)
-            made |= ctx->plan.step[k].out.i == v.i;
-        if (made) continue;
+        if (made[v.i]) continue;
+        made[v.i] = true;
         ein__make_step(ctx, &sel, v);
         ein__mark_fallen(ctx, &sel, v, fell);
     }
     ctx->plan.root = root;
+    arrfree(made);
     ein__placer_free(&placer);
     ein__select_free(&sel);
     return sel.reordered;
@@ -186,14 +188,14 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__made made = ein__made_now(ctx);
     memcpy(with, root, (size_t)nroot * sizeof *root);
     if (ctx->status || !ctx->taking || !ein__take_norms(ctx, with, nroot)) {
-        arrsetlen(ctx->norm, 0);
+        ein__forget_norms(ctx);
         if (!ctx->status) ein__unmake(ctx, &made);
         return;
     }
     ein__plan apart = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
-    arrsetlen(ctx->norm, 0);
+    ein__forget_norms(ctx);
     if (!ein__keep_cheaper(ctx, &apart, true)) ein__unmake(ctx, &made);
 }
 

@@ -91,23 +91,6 @@ static bool ein__is_untyped(const ein_ctx *ctx) {
     return ctx->desc.math == EIN_MATH_FP16 && !ctx->typed;
 }
 
-// Whether `v` has numbers that halves may have too few exponents for: those of a tensor that the
-// model stores as bf16, what is a copy of such a value, or is known at load and made of one.
-static bool ein__is_wide(ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    if (p->dtype >= EIN__BF16) return p->dtype == EIN__BF16;
-    bool tensor = p->tensor >= 0 && p->tensor < (int)arrlen(ctx->graph.tensor);
-    if (tensor && ctx->graph.tensor[p->tensor].dtype == EIN__BF16) return true;
-    if (p->kind != EIN__V_SCOPE) return false;
-    const ein__scope *s = ein__sc_get(ctx, p->scope);
-    bool copy = ein__ex_get(ctx, s->body)->op == EIN__X_READ, wide = false;
-    if (s->reduce != EIN__R_NONE || !(copy || p->weight_only)) return false;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads) && !wide; i++)
-        wide = ein__is_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
-    return wide;
-}
-
 // Whether products with an operand `v` keep its exponents in a mode that would make it halves.
 static bool ein__stays_wide(ein_ctx *ctx, ein__val v) {
     return ctx->desc.math == EIN_MATH_FP16 && ein__is_wide(ctx, v);

@@ -19,25 +19,35 @@ static bool ein__is_own_sum(const ein__selector *z, ein__val v) {
            (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
 }
 
-// Whether all readers of `first` and `second` read inside of them and, but for `second` itself,
-// come behind it in the order.
-static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val second) {
-    ein_ctx *ctx = z->ctx;
-    bool behind = false, fine = true;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && fine; i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        const ein__ex *reads = s && z->order[i].i != second.i ? ein__ex_reads(ctx, s->body) : NULL;
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
-            const ein__expr *e = ein__ex_get(ctx, reads[k]);
-            if (e->val != first.i && e->val != second.i) continue;
-            fine &= behind && !ctx->value[z->order[i].i].weight_only;
-            for (uint32_t d = 0; d < e->nix; d++) {
-                const ein__index *f = ein__ix_get(ctx, e->ix[d]);
-                fine &= f->q == 1 && f->lo >= 0 && f->hi < ctx->value[e->val].shape.d[d];
-                fine &= !ein__ix_has_gather(ctx, e->ix[d]);
-            }
+// Whether all that `v` reads of sum `of` is inside of it.
+static bool ein__reads_inside(ein_ctx *ctx, ein__val v, ein__val of) {
+    bool inside = true;
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[k]);
+        for (uint32_t d = 0; d < e->nix && e->val == of.i; d++) {
+            const ein__index *f = ein__ix_get(ctx, e->ix[d]);
+            inside &= f->q == 1 && f->lo >= 0 && f->hi < ctx->value[of.i].shape.d[d];
+            inside &= !ein__ix_has_gather(ctx, e->ix[d]);
         }
-        behind |= z->order[i].i == second.i;
+    }
+    return inside;
+}
+
+// Whether all readers of `first` and `second` read inside of them and, but for `second` itself,
+// come behind it in the order, in which `at` has the values' places.
+static bool ein__are_read_later(const ein__selector *z, const int *at, ein__val first,
+                                ein__val second) {
+    const ein__val sum[2] = {first, second};
+    bool fine = true;
+    for (int k = 0; k < 2; k++) {
+        const int *of = &z->readers.first[sum[k].i];
+        for (int i = of[0]; i < of[1] && fine; i++) {
+            ein__val r = z->readers.all[i];
+            if (r.i == second.i) continue;
+            fine = at[r.i] > at[second.i] && !z->ctx->value[r.i].weight_only &&
+                   ein__reads_inside(z->ctx, r, sum[k]);
+        }
     }
     return fine;
 }
@@ -46,29 +56,47 @@ static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val
 static bool ein__is_better_pair(ein_ctx *ctx, ein__val first, ein__val second) {
     ein__val none = {0};
     ein__ex read = {0};
+    int64_t pair = ein__cost_pair(ctx, first, second);
+    if (pair >= EIN__PS_LIMIT) return false;
     int64_t a = ein__cost_scope(ctx, EIN__K_REDUCE, ein__scope_of(ctx, first), none, read);
     int64_t b = ein__cost_scope(ctx, EIN__K_REDUCE, ein__scope_of(ctx, second), none, read);
-    return ein__cost_pair(ctx, first, second) < ein__cost_sum(a, b);
+    return pair < ein__cost_sum(a, b);
 }
 
-static void ein__find_pairs(ein__selector *z, ein__twosomes *all) {
-    ein_ctx *ctx = z->ctx;
-    for (ptrdiff_t j = 0; j < arrlen(z->order); j++) {
-        ein__val second = z->order[j];
-        if (!ein__is_own_sum(z, second)) continue;
-        bool taken = false;
-        for (ptrdiff_t i = j - 1; i >= 0 && !taken; i--) {
-            ein__val first = z->order[i];
-            if (!ein__is_own_sum(z, first)) continue;
-            for (ptrdiff_t k = 0; k < arrlen(all->list) && !taken; k++)
-                taken |= all->list[k].first.i == first.i || all->list[k].second.i == first.i;
-            if (taken) continue;
-            if (!ein__are_read_later(z, first, second) || !ein__is_better_pair(ctx, first, second))
-                continue;
-            arrput(all->list, ((ein__twosome){first, second, {0}}));
-            taken = true;
-        }
+// The pair that `second` is part of with one of `open`, sums before it that are in no pair, the
+// nearest one first. Those that something before `second` reads leave `open`.
+static bool ein__find_pair(const ein__selector *z, const int *at, ein__val second, ein__val **open,
+                           ein__twosomes *all) {
+    ptrdiff_t kept = 0;
+    for (ptrdiff_t k = 0; k < arrlen(*open); k++) {
+        const int *of = &z->readers.first[(*open)[k].i];
+        bool early = of[0] < of[1] && at[z->readers.all[of[0]].i] < at[second.i];
+        if (!early) (*open)[kept++] = (*open)[k];
     }
+    if (*open) arrsetlen(*open, kept);
+    for (ptrdiff_t k = kept; k-- > 0;) {
+        ein__val first = (*open)[k];
+        if (!ein__are_read_later(z, at, first, second) ||
+            !ein__is_better_pair(z->ctx, first, second))
+            continue;
+        arrput(all->list, ((ein__twosome){first, second, {0}}));
+        arrdel(*open, k);
+        return true;
+    }
+    return false;
+}
+
+static void ein__find_pairs(const ein__selector *z, ein__twosomes *all) {
+    int *at = NULL;
+    ein__val *open = NULL;
+    arrsetlen(at, arrlen(z->ctx->value));
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) at[z->order[i].i] = (int)i;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        if (ein__is_own_sum(z, v) && !ein__find_pair(z, at, v, &open, all)) arrput(open, v);
+    }
+    arrfree(at);
+    arrfree(open);
 }
 
 typedef struct ein__pair_reads {

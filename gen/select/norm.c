@@ -643,7 +643,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__selector z = {.ctx = ctx, .free = true};
     ein__norm_choices all = {NULL};
     bool ok = true;
-    arrsetlen(ctx->norm, 0);
+    ein__forget_norms(ctx);
     if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE)) return false;
     ein__select(&z, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
@@ -661,7 +661,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     bool any = arrlen(all.list) > 0;
     if (any) any = ein__run_pass_for(ctx, root, nroot, ein__rebuild_norms, &all);
     for (ptrdiff_t i = 0; i < arrlen(all.list); i++)
-        if (all.list[i].done) arrput(ctx->norm, all.list[i].z.made);
+        if (all.list[i].done) ein__add_norm(ctx, all.list[i].z.made);
         else any = false;
     arrfree(all.list);
     return any && !ctx->status;

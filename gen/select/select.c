@@ -492,9 +492,23 @@ static bool ein__rows_together(const ein__selector *z, ein__val m, const ein__va
 
 // The row operation that is part of the product stored as `v`, or that stores `v` beside it.
 static const ein__norm *ein__norm_of(const ein_ctx *ctx, ein__val v, bool beside) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->norm); i++)
-        if ((beside ? ctx->norm[i].also.i : ctx->norm[i].out.i) == v.i) return &ctx->norm[i];
-    return NULL;
+    const int *at = ctx->norm_at[beside];
+    return (ptrdiff_t)v.i < arrlen(at) && at[v.i] ? &ctx->norm[at[v.i] - 1] : NULL;
+}
+
+static void ein__add_norm(ein_ctx *ctx, ein__norm norm) {
+    const ein__val v[2] = {norm.out, norm.also};
+    arrput(ctx->norm, norm);
+    for (int beside = 0; beside < 2; beside++) {
+        int **at = &ctx->norm_at[beside];
+        while (arrlen(*at) < arrlen(ctx->value)) arrput(*at, 0);
+        if (v[beside].i) (*at)[v[beside].i] = (int)arrlen(ctx->norm);
+    }
+}
+
+static void ein__forget_norms(ein_ctx *ctx) {
+    arrsetlen(ctx->norm, 0);
+    for (int i = 0; i < 2; i++) arrsetlen(ctx->norm_at[i], 0);
 }
 
 static void ein__select_norms(ein__selector *z) {
