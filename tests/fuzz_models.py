@@ -3,11 +3,11 @@
 
     fuzz_models.py [--count N] [--seed S] [--keep DIR]
 
-Images (here), sequences (fuzz_sequences.py), signals (fuzz_signals.py) and equations that read in
-other orders (fuzz_positions.py) in turn, in all arithmetics, with libraries and without, for GPUs
-of several sizes; `einnet verify` proves the plans. What single operators cannot show: fusion,
-views, concatenations written in place, folded weights, layouts between steps, derived forms,
-choices that overlap. Ends with `N passed, N failed`.
+Images (here), sequences (fuzz_sequences.py), signals (fuzz_signals.py), equations that read in
+other orders (fuzz_positions.py) and anyhow (fuzz_graphs.py) in turn, in all arithmetics, with
+libraries and without, for GPUs of several sizes; `einnet verify` proves the plans. What single
+operators cannot show: fusion, views, concatenations written in place, folded weights, layouts
+between steps, derived forms, choices that overlap. Ends with `N passed, N failed`.
 """
 
 import argparse
@@ -23,6 +23,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "oracle")]
 
 import ein  # noqa: E402
 import fuzz_base  # noqa: E402
+import fuzz_graphs  # noqa: E402
 import fuzz_positions  # noqa: E402
 import fuzz_sequences  # noqa: E402
 import fuzz_signals  # noqa: E402
@@ -280,7 +281,7 @@ def written(seed):
     """A model, with the options to emit it with."""
     rng = random.Random(seed)
     kinds = [fuzz_sequences.Sequences, Images] * 2 + [
-        fuzz_signals.Signals, fuzz_positions.Positions]
+        fuzz_signals.Signals, fuzz_positions.Positions, fuzz_graphs.Graphs]
     model = kinds[seed % len(kinds)](rng)
     text = model.text(model.grow(rng.randrange(4, 14)))
     options = ["--gpu", rng.choice(GPUS)]

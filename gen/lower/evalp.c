@@ -3,10 +3,10 @@
 //
 // What has no meaning in the field is interpreted so that the laws that rules rely on hold and no
 // others do: exp, sqrt and so on are keyed hashes of their argument. max and min take the larger
-// and smaller element of a random total order (-inf first, inf last, small integers among
-// themselves as usual), and comparisons use the same order: a lattice, for which max(max(a,b),c), a
-// maximum split in two or padded by -inf, relu(x) = max(x, 0) come out equal, and max(a,b) + c does
-// not meet max(a+c,b+c).
+// and smaller element of a random total order (-inf first, inf last), and comparisons use the same
+// order: a lattice, for which max(max(a,b),c), a maximum split in two or padded by -inf, relu(x) =
+// max(x, 0) come out equal, and max(a,b) + c does not meet max(a+c,b+c). Numbers with few binary
+// places are compared and rounded as they are, which is how expressions fold them.
 
 #define EIN__PRIME (((uint64_t)1 << 61) - 1)
 #define EIN__PROOF_STEPS ((int64_t)1 << 32)  // most bodies evaluated: beyond, a proof takes hours
@@ -216,6 +216,16 @@ static bool ein__fp_small(ein__fp a, int64_t *v) {
     return a < limit || EIN__PRIME - a < limit;
 }
 
+enum { EIN__PROOF_PLACES = 10 };  // binary ones of such numbers
+
+// The same of a number with few binary places: `*v` is 2^EIN__PROOF_PLACES times it.
+static bool ein__fp_few(ein__fp a, int64_t *v) {
+    const uint64_t limit = (uint64_t)1 << (40 + EIN__PROOF_PLACES);
+    a = ein__fp_mul(a, (uint64_t)1 << EIN__PROOF_PLACES);
+    *v = a < limit ? (int64_t)a : -(int64_t)(EIN__PRIME - a);
+    return a < limit || EIN__PRIME - a < limit;
+}
+
 static bool ein__fp_less(ein__proof *z, ein__fp a, ein__fp b) {
     ein__fp inf = ein__fp_inf(z);
     int64_t x, y;
@@ -223,7 +233,7 @@ static bool ein__fp_less(ein__proof *z, ein__fp a, ein__fp b) {
     z->compared = ein__splitmix(z->compared ^ a) + b;
     if (a == inf || b == ein__fp_neg(inf)) return false;
     if (b == inf || a == ein__fp_neg(inf)) return true;
-    bool sa = ein__fp_small(a, &x), sb = ein__fp_small(b, &y);
+    bool sa = ein__fp_few(a, &x), sb = ein__fp_few(b, &y);
     if (sa && sb) return x < y;
     ein__fp ra = sa ? EIN__PRIME / 2 : ein__fp_hash(z, EIN__HASH_RANK, a, 0);
     ein__fp rb = sb ? EIN__PRIME / 2 : ein__fp_hash(z, EIN__HASH_RANK, b, 0);
@@ -239,18 +249,21 @@ static ein__fp ein__fp_min(ein__proof *z, ein__fp a, ein__fp b) {
 }
 
 static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
-    int64_t small;
-    double zero;
+    int64_t few;
+    double zero, number;
     if (x == 0 && ein__unary_at_zero(fn, &zero)) return ein__fp_number(z, zero);
     switch ((int)fn) {
     case EIN__NEG: return ein__fp_neg(x);
     case EIN__SQUARE: return ein__fp_mul(x, x);
     case EIN__RELU: return ein__fp_max(z, x, 0);
     case EIN__ABS: return ein__fp_max(z, x, ein__fp_neg(x));
+    case EIN__SQRT:
     case EIN__FLOORF:
     case EIN__CEILF:
-        if (ein__fp_small(x, &small)) return x;
-        break;
+        if (!ein__fp_few(x, &few) || (fn == EIN__SQRT && few < 0)) break;
+        number = ldexp((double)few, -EIN__PROOF_PLACES);
+        number = fn == EIN__SQRT ? sqrt(number) : fn == EIN__CEILF ? ceil(number) : floor(number);
+        return ein__fp_number(z, number);
     case EIN__RSQRT: return ein__fp_inverse(z, ein__fp_unary(z, EIN__SQRT, x));
     case EIN__SIGMOID:
         return ein__fp_inverse(z, ein__fp_add(1, ein__fp_unary(z, EIN__EXP, ein__fp_neg(x))));
