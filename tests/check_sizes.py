@@ -4,8 +4,8 @@
 The rules in the candidates' trails must be the same, and their number nearly so: all dims larger by
 one, each by itself, and each smaller by one where that is possible. A dim that is 1 makes a
 dimension that is none, so it alone may change the number. Planning a network takes
-no more than so much memory for each of its layers, and times as long with times as many. Ends with
-`N passed, N failed`.
+no more than so much memory for each of its layers, and times as long with times as many, of which
+the last ones cost what the first ones do. Ends with `N passed, N failed`.
 """
 
 import glob
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, ROOT, Checks
+from harness import EINNET, ROOT, Checks, cost, emit
 
 LAYER = 6500000  # bytes that planning may take for a layer of a transformer: some 5000 values
 GROWTH = 9  # times as long that four times as many layers may take to plan; squares take 16
@@ -123,12 +123,23 @@ def check_growth(checks, folder, text, few):
     checks.none("growth of %s" % text.split()[3], bad if more > GROWTH * less + 0.1 else [])
 
 
+def check_last_layers(checks, folder):
+    """Kernels of the same layers become one wherever these are in a long plan."""
+    path = os.path.join(folder, "model.ein")
+    with open(path, "w") as file:
+        file.write(GRAPH)
+    some, more = (cost(emit(folder, path, "--dim", "Y=%d" % n)) for n in (128, 192))
+    bad = ["%g us, and %g us for half as many layers more" % (some, more)]
+    checks.none("last layers", bad if more > 1.52 * some else [])
+
+
 def main():
     checks = Checks()
     check_memory(checks)
     with tempfile.TemporaryDirectory() as folder:
         check_growth(checks, folder, GRAPH, 128)
         check_growth(checks, folder, MADE, 6)
+        check_last_layers(checks, folder)
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "cases", "*.ein"))):
         dims = model_dims(path)
         base = derivations(path, {})

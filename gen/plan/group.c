@@ -6,7 +6,7 @@
 enum {
     EIN__GROUP_MEMBERS = 16,   // products of a group
     EIN__GROUP_PROBLEMS = 64,  // and matrices, where products have batches
-    EIN__GROUP_STEPS = 512,    // steps of a plan that are looked at
+    EIN__GROUP_STEPS = 512,    // steps of a plan that are looked at together
     EIN__GROUP_REACH = 64      // steps between a group's first one and its last one
 };
 
@@ -109,7 +109,7 @@ static void ein__grouper_look(ein__grouper *z, bool (*may)(ein_ctx *, const ein_
     ptrdiff_t buffers = arrlen(z->ctx->plan.buffer);
     for (ptrdiff_t i = 0; i < buffers; i++) arrput(s.writers, NULL);
     for (int i = 0; i < z->n; i++) {
-        bool able = may(z->ctx, &z->step[i]) && arrlen(z->able) < EIN__GROUP_STEPS;
+        bool able = may(z->ctx, &z->step[i]);
         arrput(z->deps, ein__step_deps(z->ctx, &s, i));
         arrput(s.writers[z->ctx->plan.layout[z->step[i].out.i].buffer], i);
         if (z->step[i].also.i) arrput(s.writers[z->ctx->plan.layout[z->step[i].also.i].buffer], i);
@@ -376,22 +376,43 @@ static void ein__keep_groups(ein__grouper *z, int percent) {
     arrfree(z->step);
 }
 
+// Lets `join` make groups of the plan's steps that `may` be in one: of some of the plan at a time,
+// behind which the others come, so that what this takes is not the square of their number.
+static void ein__group_steps(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__step *),
+                             void (*join)(ein__grouper *)) {
+    ein__step *all = ctx->plan.step, *made = NULL;
+    for (ptrdiff_t at = 0, n = 0; at < arrlen(all); at += n) {
+        n = ein__least(arrlen(all) - at, EIN__GROUP_STEPS);
+        ctx->plan.step = NULL;
+        for (ptrdiff_t i = 0; i < n; i++) arrput(ctx->plan.step, all[at + i]);
+        ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)n};
+        ein__grouper_look(&z, may);
+        join(&z);
+        ein__grouper_free(&z);
+        for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) arrput(made, ctx->plan.step[i]);
+        arrfree(ctx->plan.step);
+    }
+    arrfree(all);
+    ctx->plan.step = made;
+}
+
+static void ein__join_products(ein__grouper *z) {
+    bool any = false;
+    for (int at = 0; at < (int)arrlen(z->able); at++) {
+        int member[EIN__GROUP_MEMBERS], i = z->able[at];
+        const ein__gemm *gemm[EIN__GROUP_MEMBERS];
+        if (z->first[i] != i || z->next[i] >= 0 || z->dear[i]) continue;
+        int n = ein__grow_group(z, at, member, gemm);
+        if (n > 1) ein__try_products(z, member, gemm, n);
+        any |= z->step[i].npeer > 0;
+    }
+    if (any) ein__keep_groups(z, 0);
+}
+
 // Products of the plan that do not need each other as one call, where that is cheaper.
 EIN__FN void ein__group_products(ein_ctx *ctx) {
-    ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     if (!ein__rule_on(ctx, EIN__RULE_MERGE) || ctx->desc.form) return;
-    ein__grouper_look(&z, ein__may_group);
-    bool any = false;
-    for (int at = 0; at < (int)arrlen(z.able); at++) {
-        int member[EIN__GROUP_MEMBERS], i = z.able[at];
-        const ein__gemm *gemm[EIN__GROUP_MEMBERS];
-        if (z.first[i] != i || z.next[i] >= 0 || z.dear[i]) continue;
-        int n = ein__grow_group(&z, at, member, gemm);
-        if (n > 1) ein__try_products(&z, member, gemm, n);
-        any |= z.step[i].npeer > 0;
-    }
-    if (any) ein__keep_groups(&z, 0);
-    ein__grouper_free(&z);
+    ein__group_steps(ctx, ein__may_group, ein__join_products);
 }
 
 // The estimate for such a call as a step.

@@ -129,21 +129,22 @@ static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
     return true;
 }
 
+static void ein__join_kernels(ein__grouper *z) {
+    bool any = false;
+    for (int at = 0; at < (int)arrlen(z->able); at++) {
+        int member[EIN__SIBLINGS], i = z->able[at];
+        if (z->first[i] != i || z->next[i] >= 0) continue;
+        ein__sibling_load all;
+        int n = ein__grow_siblings(z, at, member, &all);
+        any |= n > 1 && ein__try_siblings(z, member, n, &all);
+    }
+    if (any) ein__keep_groups(z, EIN__SIBLINGS_PERCENT);
+}
+
 // Joins kernels of the plan that do not need each other, where an order of the steps is left: those
 // that `may` be.
 EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__step *)) {
-    ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
-    bool any = false;
-    ein__grouper_look(&z, may);
-    for (int at = 0; at < (int)arrlen(z.able); at++) {
-        int member[EIN__SIBLINGS], i = z.able[at];
-        if (z.first[i] != i || z.next[i] >= 0) continue;
-        ein__sibling_load all;
-        int n = ein__grow_siblings(&z, at, member, &all);
-        any |= n > 1 && ein__try_siblings(&z, member, n, &all);
-    }
-    if (any) ein__keep_groups(&z, EIN__SIBLINGS_PERCENT);
-    ein__grouper_free(&z);
+    ein__group_steps(ctx, may, ein__join_kernels);
 }
 
 enum { EIN__SHOWN = 200 };  // reads of what is hidden: as a tree it grows with each that is shared
