@@ -75,6 +75,7 @@
 #include "cost/loops.c"
 #include "cost/running.c"
 #include "cost/picks.c"
+#include "cost/priced.c"
 #include "cost/estimate.c"
 #include "cost/estimate_calls.c"
 // which call or kernel computes which values

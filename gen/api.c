@@ -83,12 +83,13 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     arrfree(ctx->kept);
     arrfree(ctx->unrounded);
     arrfree(ctx->counted);
+    arrfree(ctx->body);
     arrfree(ctx->passed);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);
-    ein__table *tables[] = {&ctx->names, &ctx->atoms,  &ctx->indices,
-                            &ctx->exprs, &ctx->scopes, &ctx->cuts};
-    for (int i = 0; i < 6; i++) ein__table_free(tables[i]);
+    ein__table *tables[] = {&ctx->names,  &ctx->atoms, &ctx->indices, &ctx->exprs,
+                            &ctx->scopes, &ctx->cuts,  &ctx->bodies,  &ctx->priced};
+    for (int i = 0; i < EIN__COUNT(tables); i++) ein__table_free(tables[i]);
     for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);

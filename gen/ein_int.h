@@ -661,8 +661,10 @@ struct ein_ctx {
     int kernel_rows;        // of them are of kernels of our own, for this GPU
     uint64_t kernel_seed[EIN__SEEDS];  // by ein__kind, EIN__SEED_X: hash of the templates
     ein__table cuts;                   // of products that were priced (tail.c)
-    bool strict;                       // the value that is computed keeps FP32
-    struct ein__turned {               // values as if their dimensions lay in another order
+    ein__table bodies, priced;         // of kernels that were, and these (priced.c)
+    uint32_t *body;       // by expression: its number among bodies, 0: not asked for; stb_ds array
+    bool strict;          // the value that is computed keeps FP32
+    struct ein__turned {  // values as if their dimensions lay in another order
         ein__val v;
         int64_t stride[EIN__MAX_RANK];
     } turned[2];

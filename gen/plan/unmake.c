@@ -41,6 +41,7 @@ static void ein__unmake(ein_ctx *ctx, const ein__made *m) {
     for (ptrdiff_t i = m->form[2]; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
     if (arrlen(ctx->reads) > m->form[2]) arrsetlen(ctx->reads, m->form[2]);
     if (arrlen(ctx->counted) > m->form[2]) arrsetlen(ctx->counted, m->form[2]);
+    if (arrlen(ctx->body) > m->form[2]) arrsetlen(ctx->body, m->form[2]);
     if (arrlen(ctx->kept) > m->value) arrsetlen(ctx->kept, m->value);
     if (arrlen(ctx->unrounded) > m->value) arrsetlen(ctx->unrounded, m->value);
 }
