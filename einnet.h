@@ -35371,6 +35371,10 @@ typedef struct ein__merger {
     ein__merge *found;
     int tries, toggles;
     bool toggling;  // what is found now is what is left of a group
+    // The first round, which is the same whatever is chosen: how many merges it found with how many
+    // tries, and how many values there were then; 0: it is to come.
+    ptrdiff_t first_found, first_values;
+    int first_tries, first_toggles;
 } ein__merger;
 
 // ------------------------------------------------------------------------------------ parts
@@ -36929,33 +36933,66 @@ static bool ein__apply_possible(ein__merger *z, ein__val *root, int nroot, ptrdi
     return false;
 }
 
+// Finds and prices the merges of the program under `root`.
+static void ein__find_merges(ein__merger *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ein__merger_look(z, root, nroot);
+    ein__find_parts(z);
+    ein__find_groups(z, EIN__BY_SAME);
+    ein__find_groups(z, EIN__BY_NEAR);
+    ein__find_groups(z, EIN__BY_LIKE);
+    ein__find_chains(z);
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && !ctx->status; i++) {
+        ein__val v = z->order[i];
+        if (v.i >= z->changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)
+            ein__find_sums(z, v, ein__scope_of(ctx, v)->body);
+    }
+    ein__merger_forget(z);
+}
+
+// The merges of the first round, none of them chosen; found, unless they have been.
+static void ein__first_merges(ein__merger *z, const ein__val *root, int nroot) {
+    if (!z->first_values) {
+        ein__find_merges(z, root, nroot);
+        z->first_found = arrlen(z->found);
+        z->first_values = arrlen(z->ctx->value);
+        z->first_tries = z->tries;
+        z->first_toggles = z->toggles;
+    }
+    while (arrlen(z->found) > z->first_found) {
+        ein__merge_free(&arrlast(z->found));
+        (void)arrpop(z->found);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z->found); i++) z->found[i].chosen = false;
+    z->tries = z->first_tries;
+    z->toggles = z->first_toggles;
+}
+
 // Merges in the program under `root`, round by round; the roots are replaced. `toggle`: whether
-// groups may be chosen without some of their members. `found`: all merges that were priced, to be
-// freed by ein__merges_free. False when none was worth it.
-EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool toggle,
-                                ein__merge **found) {
-    ein__merger z = {.ctx = ctx};
+// groups may be chosen without some of their members. `z`: empty, or what merged that program the
+// other way. All merges that were priced are z->found, to be freed by ein__merges_free. False when
+// none was worth it.
+EIN__FN bool ein__merge_rounds(ein__merger *z, ein__val *root, int nroot, bool toggle) {
+    ein_ctx *ctx = z->ctx;
     bool any = false;
     int rounds = ein__rule_on(ctx, EIN__RULE_MERGE) ? EIN__MERGE_ROUNDS : 0;
     for (int round = 0; round < rounds && !ctx->status; round++) {
-        ptrdiff_t from = arrlen(z.found);
-        ein__merger_look(&z, root, nroot);
-        ein__find_parts(&z);
-        ein__find_groups(&z, EIN__BY_SAME);
-        ein__find_groups(&z, EIN__BY_NEAR);
-        ein__find_groups(&z, EIN__BY_LIKE);
-        ein__find_chains(&z);
-        for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
-            ein__val v = z.order[i];
-            if (v.i >= z.changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)
-                ein__find_sums(&z, v, ein__scope_of(ctx, v)->body);
-        }
-        ein__merger_forget(&z);
-        z.changed = (uint32_t)arrlen(ctx->value);
-        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_possible(&z, root, nroot, from))
+        ptrdiff_t from = round ? arrlen(z->found) : 0;
+        if (round) ein__find_merges(z, root, nroot);
+        else ein__first_merges(z, root, nroot);
+        z->changed = (uint32_t)arrlen(ctx->value);
+        if (!ein__choose_merges(z, toggle, from) || !ein__apply_possible(z, root, nroot, from))
             break;
         any = true;
     }
+    return any;
+}
+
+// The same once.
+EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool toggle,
+                                ein__merge **found) {
+    ein__merger z = {.ctx = ctx};
+    bool any = ein__merge_rounds(&z, root, nroot, toggle);
     *found = z.found;
     return any;
 }
@@ -41223,18 +41260,23 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
 // Plans the program under `root` with merges, in whole groups, and where leaving out members looks
 // better with that as well: what a merge saves is an estimate that layouts may undo.
 static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__merger z = {.ctx = ctx};
+    ein__val *ready = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ptrdiff_t before = arrlen(ctx->value);
     bool ok = true, toggled = true;
+    memcpy(ready, root, (size_t)nroot * sizeof *root);
+    if (!ein__prepare_merges(ctx, ready, nroot)) return false;
     for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
         ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-        ein__merge *found = NULL;
-        memcpy(merged, root, (size_t)nroot * sizeof *root);
+        memcpy(merged, ready, (size_t)nroot * sizeof *ready);
+        // What is not made again counts (ein__takes_long) as if it were.
+        if (toggle) ctx->unmade += z.first_values - before;
         toggled = false;
-        if (!ein__prepare_merges(ctx, merged, nroot)) return false;
-        if (ein__merge_program(ctx, merged, nroot, toggle, &found))
+        if (ein__merge_rounds(&z, merged, nroot, toggle))
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
-        for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
-        ein__merges_free(found);
+        for (ptrdiff_t i = 0; i < arrlen(z.found); i++) toggled |= z.found[i].toggled;
     }
+    ein__merges_free(z.found);
     return ok;
 }
 

@@ -95,6 +95,10 @@ typedef struct ein__merger {
     ein__merge *found;
     int tries, toggles;
     bool toggling;  // what is found now is what is left of a group
+    // The first round, which is the same whatever is chosen: how many merges it found with how many
+    // tries, and how many values there were then; 0: it is to come.
+    ptrdiff_t first_found, first_values;
+    int first_tries, first_toggles;
 } ein__merger;
 
 // ------------------------------------------------------------------------------------ parts

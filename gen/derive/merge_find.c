@@ -523,33 +523,66 @@ static bool ein__apply_possible(ein__merger *z, ein__val *root, int nroot, ptrdi
     return false;
 }
 
+// Finds and prices the merges of the program under `root`.
+static void ein__find_merges(ein__merger *z, const ein__val *root, int nroot) {
+    ein_ctx *ctx = z->ctx;
+    ein__merger_look(z, root, nroot);
+    ein__find_parts(z);
+    ein__find_groups(z, EIN__BY_SAME);
+    ein__find_groups(z, EIN__BY_NEAR);
+    ein__find_groups(z, EIN__BY_LIKE);
+    ein__find_chains(z);
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && !ctx->status; i++) {
+        ein__val v = z->order[i];
+        if (v.i >= z->changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)
+            ein__find_sums(z, v, ein__scope_of(ctx, v)->body);
+    }
+    ein__merger_forget(z);
+}
+
+// The merges of the first round, none of them chosen; found, unless they have been.
+static void ein__first_merges(ein__merger *z, const ein__val *root, int nroot) {
+    if (!z->first_values) {
+        ein__find_merges(z, root, nroot);
+        z->first_found = arrlen(z->found);
+        z->first_values = arrlen(z->ctx->value);
+        z->first_tries = z->tries;
+        z->first_toggles = z->toggles;
+    }
+    while (arrlen(z->found) > z->first_found) {
+        ein__merge_free(&arrlast(z->found));
+        (void)arrpop(z->found);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z->found); i++) z->found[i].chosen = false;
+    z->tries = z->first_tries;
+    z->toggles = z->first_toggles;
+}
+
 // Merges in the program under `root`, round by round; the roots are replaced. `toggle`: whether
-// groups may be chosen without some of their members. `found`: all merges that were priced, to be
-// freed by ein__merges_free. False when none was worth it.
-EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool toggle,
-                                ein__merge **found) {
-    ein__merger z = {.ctx = ctx};
+// groups may be chosen without some of their members. `z`: empty, or what merged that program the
+// other way. All merges that were priced are z->found, to be freed by ein__merges_free. False when
+// none was worth it.
+EIN__FN bool ein__merge_rounds(ein__merger *z, ein__val *root, int nroot, bool toggle) {
+    ein_ctx *ctx = z->ctx;
     bool any = false;
     int rounds = ein__rule_on(ctx, EIN__RULE_MERGE) ? EIN__MERGE_ROUNDS : 0;
     for (int round = 0; round < rounds && !ctx->status; round++) {
-        ptrdiff_t from = arrlen(z.found);
-        ein__merger_look(&z, root, nroot);
-        ein__find_parts(&z);
-        ein__find_groups(&z, EIN__BY_SAME);
-        ein__find_groups(&z, EIN__BY_NEAR);
-        ein__find_groups(&z, EIN__BY_LIKE);
-        ein__find_chains(&z);
-        for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
-            ein__val v = z.order[i];
-            if (v.i >= z.changed && ein__is_map(ctx, v) && !ctx->value[v.i].weight_only)
-                ein__find_sums(&z, v, ein__scope_of(ctx, v)->body);
-        }
-        ein__merger_forget(&z);
-        z.changed = (uint32_t)arrlen(ctx->value);
-        if (!ein__choose_merges(&z, toggle, from) || !ein__apply_possible(&z, root, nroot, from))
+        ptrdiff_t from = round ? arrlen(z->found) : 0;
+        if (round) ein__find_merges(z, root, nroot);
+        else ein__first_merges(z, root, nroot);
+        z->changed = (uint32_t)arrlen(ctx->value);
+        if (!ein__choose_merges(z, toggle, from) || !ein__apply_possible(z, root, nroot, from))
             break;
         any = true;
     }
+    return any;
+}
+
+// The same once.
+EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool toggle,
+                                ein__merge **found) {
+    ein__merger z = {.ctx = ctx};
+    bool any = ein__merge_rounds(&z, root, nroot, toggle);
     *found = z.found;
     return any;
 }

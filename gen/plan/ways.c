@@ -114,18 +114,23 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
 // Plans the program under `root` with merges, in whole groups, and where leaving out members looks
 // better with that as well: what a merge saves is an estimate that layouts may undo.
 static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__merger z = {.ctx = ctx};
+    ein__val *ready = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ptrdiff_t before = arrlen(ctx->value);
     bool ok = true, toggled = true;
+    memcpy(ready, root, (size_t)nroot * sizeof *root);
+    if (!ein__prepare_merges(ctx, ready, nroot)) return false;
     for (int toggle = 0; ok && toggle < 2 && toggled; toggle++) {
         ein__val *merged = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-        ein__merge *found = NULL;
-        memcpy(merged, root, (size_t)nroot * sizeof *root);
+        memcpy(merged, ready, (size_t)nroot * sizeof *ready);
+        // What is not made again counts (ein__takes_long) as if it were.
+        if (toggle) ctx->unmade += z.first_values - before;
         toggled = false;
-        if (!ein__prepare_merges(ctx, merged, nroot)) return false;
-        if (ein__merge_program(ctx, merged, nroot, toggle, &found))
+        if (ein__merge_rounds(&z, merged, nroot, toggle))
             ok = ein__try_plan(ctx, merged, nroot, toggle ? EIN__TOGGLED : EIN__MERGED);
-        for (ptrdiff_t i = 0; i < arrlen(found); i++) toggled |= found[i].toggled;
-        ein__merges_free(found);
+        for (ptrdiff_t i = 0; i < arrlen(z.found); i++) toggled |= z.found[i].toggled;
     }
+    ein__merges_free(z.found);
     return ok;
 }
 
