@@ -311,9 +311,8 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
         if (ein__tried(ctx, attempt) && body.i && ein__may_stand(z, old, body)) return body;
         if (ctx->status) return (ein__ex){0};
     }
-    double pad;
-    memcpy(&pad, &e->bits, sizeof pad);
-    return ein__ex_read(ctx, p, pad, e->ix, (int)e->nix);
+    if (p.i == old.i) return ex;
+    return ein__ex_read(ctx, p, ein__f64_of(e->bits), e->ix, (int)e->nix);
 }
 
 // A value like `v` with another definition over the same box.
