@@ -25,12 +25,12 @@ WEIGHTS = ["sigmoid(%s - 1)", "max(%s, 0) * max(%s, 0)", "%s * sigmoid(%s)",
 DIVIDED = {5, 6}  # cases whose weights, all above 0, are divided by their sum
 KINDS = {"plain", "swapped", "turned", "huge", "sums"}
 # Set of models, GPU, the judge's mode, arithmetic, kernels of both products at least.
-RUNS = longer([("small", "h200", "race", "tf32", 7), ("small", "h200", "san", "fp32", 7),
-               ("windows", "h200", "race", "fp16", 15), ("windows", "nano", "plain", "fp32", 9),
+RUNS = longer([("small", "h200", "race", "tf32", 6), ("small", "h200", "san", "fp32", 6),
+               ("windows", "h200", "race", "fp16", 14), ("windows", "nano", "plain", "fp32", 9),
                ("large", "orin-nx", "plain", "fp16", 6)],
-              [("small", "h200", "race", "fp32", 7), ("small", "h200", "san", "fp16", 7),
-               ("windows", "h200", "san", "tf32", 15), ("windows", "h200", "race", "fp32", 15),
-               ("large", "h200", "plain", "tf32", 7)])
+              [("small", "h200", "race", "fp32", 6), ("small", "h200", "san", "fp16", 6),
+               ("windows", "h200", "san", "tf32", 14), ("windows", "h200", "race", "fp32", 14),
+               ("large", "h200", "plain", "tf32", 6)])
 NVCC = longer([("windows", "h200", 90, "tf32"), ("small", "orin-nx", 87, "fp16")],
               [("large", "nano", 75, "fp32"), ("large", "h200", 90, "fp32"),
                ("windows", "h200", 90, "fp16")])
