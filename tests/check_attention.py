@@ -63,6 +63,8 @@ COUNTS = [
     ("tests/unseen/attention_across.ein", 2, 2, ["--math", "tf32"]),
     ("tests/unseen/attention_across.ein", 2, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_bias.ein", 5, 5, ["--math", "fp16"]),
+    ("tests/unseen/attention_lowest.ein", 3, 3, []),
+    ("tests/unseen/attention_lowest.ein", 3, 4, ["--math", "fp16"]),
     # A mask may leave out weights as well; what it hides must have finite scores.
     ("tests/unseen/attention_gated.ein", 2, None, []),
     ("tests/unseen/attention_gated.ein", 2, None, ["--math", "fp16"]),

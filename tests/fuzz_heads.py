@@ -300,4 +300,77 @@ def grid(p):
     p.out(p.let("b,i,c", f"{o}[b,i,c]/{total}[b,i]") if total else o)
 
 
-KINDS = {"attention": attention, "heads": heads, "exported": exported, "band": band, "grid": grid}
+def seen(p):
+    """What rows of a decoder see: windows that end behind or ahead of them, with a dilation, truths
+    and numbers that are broadcast along any axes, several of the lowest numbers; grouped heads;
+    results of the largest score, the sum and both."""
+    b, g, r, d = p.size(1, 2, most=3), p.any(1, 2, 3), p.any(1, 1, 2, 4), p.size(4, 5, 8, most=17)
+    l, v = p.size(1, 3, 5, 16, most=65), p.size(d, 3, 8, most=33)
+    s, h = l + p.usual(0, 0, 7, 30, 60), g * r
+    s = max(s, 2)
+    box, rows = dict(b=b, h=h, i=l, j=s), dict(b=b, h=h, i=l)
+    query, head = p.input(b, h, l, d), f"h/{r}" if r > 1 else "h"
+    shape, at = p.usual(((b, g, s, d), "b,{h},{j},{d}"), ((b, s, g, d), "b,{j},{h},{d}"),
+                        ((g, d, b, s), "{h},{d},b,{j}"))
+    key = p.input(*shape)
+    place = at.format(h=head, j=p.odd("j", s), d="d")
+    dot = p.let("b,h,i,j", f"sum(d) {query}[b,h,i,d]*{key}[{place}]", **box, d=d) + "[b,h,i,j]"
+    score = p.usual(f"0.3*{dot}", f"{dot}/2.5", f"{dot}", f"{dot}*abs({p.weight(h)}[h])",
+                    f"{dot}*{p.given(b, 1, l, 1)}[b,0,i,0]", f"5*tanh({dot}/5)",
+                    f"0.2*({dot} + {related(p, query, box, d)})")
+    for _ in range(p.any(0, 0, 1)):
+        size = [p.any(1, n) for n in (b, h, l, s)]
+        index = ",".join(i if n > 1 else "0" for i, n in zip("bhij", size))
+        score = f"({score} + {p.given(*size)}[{index}])"
+    if p.chance(0.3):
+        score = f"({score} - abs({p.weight(h)}[h])*abs(idx(i+{s - l}-j)))"
+    low = p.any("-1e9", "-3.4028234e38", "-3e30", "-125", "-40")
+    for _ in range(p.any(0, 1, 1, 2)):
+        score = f"select({sight(p, b, l, s)}, {score}, {p.usual(low, '-3.4e38', '-1e38', '-9')})"
+    x = p.let("b,h,i,j", score, **box)
+    other = [p.any(1, n) for n in (b, g)]
+    value = p.input(*other, s, v)
+    val = f"{value}[{'b' if other[0] > 1 else '0'},{head if other[1] > 1 else '0'},j,c]"
+    order = p.usual("b,h,i,c", "b,i,h,c", "c,h,b,i")
+    if p.chance(0.4):
+        a = p.out(p.op(f"Softmax({x}; axis=-1)"), 0.05)
+        p.let(order, f"sum(j) {a}[b,h,i,j]*{val}", out=True, **dict(box, c=v))
+        return
+    top = p.let("b,h,i", f"max(j) {x}[b,h,i,j]", **box)
+    weight = f"exp({x}[b,h,i,j] - {top}[b,h,i])"
+    total = p.let("b,h,i", f"sum(j) {weight}", **box) + "[b,h,i]"
+    o = p.let(order, f"sum(j) {weight}*{val}", **dict(box, c=v)) + f"[{order}]"
+    most = f"{top}[b,h,i]"
+    y = p.usual(f"{o}/{total}", f"{o}/{total}", f"0.5*{o}/({total} + 1)", f"{o}/sqrt({total})",
+                f"{o}/({total} + exp(-max({most}, -4)))", f"{o}/({total}*{total}) + {total}*0.01",
+                f"{o}/{total}*tanh(log({total}) + {most}*0.1)")
+    holds = p.any("<=", "==") + f" {p.usual(low, '-2e38', '-1e30')}"
+    p.let(order, p.usual(y, f"select({most} {holds}, {p.any(0, 3)}, {y})"), out=True,
+          **rows, c=v)
+
+
+def related(p, query, box, d):
+    """A product of the queries with what keys have at their distance."""
+    l, s = box["i"], box["j"]
+    heads = p.any(1, box["h"])
+    table = p.weight(heads, l + s - 1, d)
+    r = p.let("b,h,i,r", f"sum(d) {query}[b,h,i,d]*{table}[{'h' if heads > 1 else '0'},r,d]",
+              **{k: n for k, n in box.items() if k != "j"}, r=l + s - 1, d=d)
+    return f"{r}[b,h,i,j-i+{l - 1}]"
+
+
+def sight(p, b, l, s):
+    """Which keys of a cache a row sees: its end, a window before it, what flags say."""
+    end, wide, by = s - l + p.usual(0, 0, -3, 2), p.any(2, 5, 17), p.any(2, 3)
+    kind = p.any("bool", "i32")
+    flags = p.any(((b, s), "b,j"), ((l, s), "i,j"), ((s,), "j"), ((b, l), "b,i"))
+    ahead = f"idx(j) <= idx(i+{end})".replace("+-", "-")
+    behind = f"idx(j) > idx(i+{end - wide})".replace("+-", "-")
+    return p.any(ahead, behind, f"abs(idx(i+{s - l}-j)) < {wide}", f"idx((j-i)%{by}) == 0",
+                 f"[j<=i+{s - l}]*[j>i+{s - l - wide}] > 0".replace("+-", "-"),
+                 f"min(idx(j+1-{by}), idx(j/{wide}-i/{wide})) <= 0",
+                 f"{p.input(*flags[0], type=kind)}[{flags[1]}] > 0", f"idx(j) < {s - wide}")
+
+
+KINDS = {"attention": attention, "heads": heads, "exported": exported, "band": band, "grid": grid,
+         "seen": seen}

@@ -126,6 +126,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     EIN_ASSERT(f->t.parts == step->parts);
     f->result = a->sum.i ? ein__attention_divided(ctx, a, a->result) : a->result;
     f->s = ein__attention_scores_of(ctx, a);
+    f->result = ein__attention_compared(ctx, a, &f->s, f->result);
     f->kept = f->t.masked ? ein__score_as(ctx, &f->s, f->t.mask.kept) : f->s.ex;
     f->never = f->t.masked ? ein__score_as(ctx, &f->s, f->t.mask.value) : (ein__ex){0};
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;

@@ -48,9 +48,12 @@ static double ein__score_factor(ein_ctx *ctx, const ein__attention *a, ein__ex e
     return f[0] + f[1];
 }
 
+// The largest number that has a place beside scores by f, so that it has a power.
+static double ein__score_far(double f) { return 1e38 / (f > 0.5 ? 2 * f : 1); }
+
 // `ex` by f. Constants that no score comes near stay numbers, as do their powers.
 static ein__ex ein__score_by(ein_ctx *ctx, ein__ex ex, double f) {
-    const double far = 1e38 / (f > 0.5 ? 2 * f : 1);
+    const double far = ein__score_far(f);
     const ein__expr e = *ein__ex_get(ctx, ex);
     double v;
     if (ein__score_number(ctx, ex, &v)) {
@@ -69,15 +72,65 @@ static ein__ex ein__score_by(ein_ctx *ctx, ein__ex ex, double f) {
     return ex;
 }
 
+// How many constants of `ex`, which is times `by` in the score, have no place beside scores by f
+// and are moved: equal ones that are not added count once. `moved`: the score's last one; 0: none.
+static int ein__score_moved(ein_ctx *ctx, ein__ex ex, double f, double by, double *moved) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    double v, was = *moved, far = ein__score_far(f);
+    if (ein__score_number(ctx, ex, &v)) {
+        if (v - v != 0 || (v / f <= far && v / f >= -far)) return 0;
+        *moved = v * by;
+        return was == 0 || was == *moved ? 1 : 2;
+    }
+    int k = ein__score_scaled(ctx, &e, &v);
+    if (k >= 0 && e.fn == EIN__DIV) v = 1 / v;
+    if (k >= 0) return ein__score_moved(ctx, e.kid[k], f / v, by * v, moved);
+    if (e.op != EIN__X_SELECT && e.op != EIN__X_BINARY) return 0;
+    bool select = e.op == EIN__X_SELECT;
+    int x = ein__score_moved(ctx, e.kid[select ? 2 : 0], f, by, moved),
+        y = ein__score_moved(ctx, e.kid[select ? 3 : 1], f, by, moved);
+    return select && x < 2 && y < 2 ? x | y : x + y;
+}
+
+// A constant that is moved is one that no other score is near: neither another constant, nor what
+// the result compares the largest score with.
 EIN__FN ein__attention_score ein__attention_scores_of(ein_ctx *ctx, const ein__attention *a) {
-    double f = a->soft ? ein__score_factor(ctx, a, a->score) : 0;
-    if (!(f > 1e-6 && f < 1e6)) return (ein__attention_score){a->score, 0};
+    double f = a->soft ? ein__score_factor(ctx, a, a->score) : 0, moved = 0;
+    bool whole = !(f > 1e-6 && f < 1e6);
+    int most = ein__ex_contains(ctx, a->result, a->top) ? 0 : 1;
+    if (whole || ein__score_moved(ctx, a->score, f, 1, &moved) > most)
+        return (ein__attention_score){a->score, 0};
     return (ein__attention_score){ein__score_by(ctx, a->score, f), f};
 }
 
 // A score, or a part of it, as `s` has scores.
 static ein__ex ein__score_as(ein_ctx *ctx, const ein__attention_score *s, ein__ex ex) {
     return s->factor > 0 ? ein__score_by(ctx, ex, s->factor) : ex;
+}
+
+// What kernels say that the largest score is where it is constant `c`: they have its power alone,
+// of which roundings leave a neighbour of it (the same steps as there, in f32).
+static double ein__score_back(const ein__attention_score *s, double c) {
+    const float log2e = 1.44269504f, low = -2.35e38f;
+    bool known = s->factor > 0;
+    float score = (float)(known ? c / s->factor : c);
+    float unit = known ? (float)(s->factor * 1.4426950408889634) : score < low ? 1.f : log2e;
+    float top = score * unit;
+    return (double)(top / (top < low ? 1.f : log2e));
+}
+
+// The result with constants that it compares the largest score with as kernels would have them: a
+// row of masked scores alone has just that for its largest one.
+EIN__FN ein__ex ein__attention_compared(ein_ctx *ctx, const ein__attention *a,
+                                        const ein__attention_score *s, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    double c;
+    if (!e.nkid) return ex;
+    for (uint32_t i = 0; i < e.nkid; i++) e.kid[i] = ein__attention_compared(ctx, a, s, e.kid[i]);
+    for (int k = 0; k < 2 && e.op == EIN__X_SELECT; k++)
+        if (e.kid[1 - k].i == a->top.i && ein__ex_is_const(ctx, e.kid[k], &c) && c - c == 0)
+            e.kid[k] = ein__ex_const(ctx, ein__score_back(s, c));
+    return ein__ex_make(ctx, &e);
 }
 
 enum { EIN__NO_POWER = INT16_MIN };
