@@ -59376,6 +59376,14 @@ static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_til
     return ein__kattention_skips(t) ? ein__kattention_edge(g, &t->mask.end, t->rows - 1, 0) : "";
 }
 
+// Whether every key is hidden from some place behind the last row, of a tile that looks whether its
+// rows have met a key: that place never does, and the tile would go on with all keys.
+static bool ein__kattention_blind(const ein__attention_tile *t) {
+    int64_t rows = t->row_tiles * t->rows;
+    bool looks = ein__kattention_skips(t) || ein__attention_is_late(t);
+    return looks && t->nrow < rows && ein__attention_begin(&t->mask, rows - 1, t->nkey) == t->nkey;
+}
+
 // Where the mask hides a key of the turn from some row of the tile.
 static const char *ein__kattention_hides(ein__kgen *g, const ein__attention_tile *t) {
     const ein__attention_edge *begin = &t->mask.begin, *end = &t->mask.end;
@@ -59390,7 +59398,8 @@ static const char *ein__kattention_hides(ein__kgen *g, const ein__attention_tile
 // with what all places have in common.
 static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, const char *value,
                                    ein__buf *b) {
-    static const char *const names[] = {"ahead", "back"}, *const by[] = {">=", "<"};
+    static const char *const names[] = {"ahead", "back"}, *const by[] = {">=", "<"},
+                             *const place = "m0 + own + lane / 4 + 16 * m + e / 2 * 8";
     const ein__attention_edge *edge[] = {&t->mask.end, &t->mask.begin};
     bool same = edge[0]->is && edge[1]->is && edge[0]->a == edge[1]->a;
     same = same && edge[0]->each == edge[1]->each;
@@ -59400,20 +59409,32 @@ static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, c
         if (!edge[i]->is) continue;
         const char *name = names[same ? 0 : i];
         bool whole = a && edge[i]->each > 1;
-        const char *back = ein__namef(
-            g->ctx,
-            whole ? "8 * j + e %% 2 - %lld * ((m0 + own + lane / 4 + 16 * m + e / 2 * 8) / %lld)"
-                  : "%lld * (m0 + own + lane / 4)",
-            a, (long long)edge[i]->each);
+        const char *times = a == 1 ? "" : ein__namef(g->ctx, "%lld * ", a);
+        const char *at = "", *less = ein__namef(g->ctx, "%lld", key);
+        if (whole) {
+            at = ein__namef(g->ctx, " + 8 * j + e %% 2 - %s((%s) / %lld)", times, place,
+                            (long long)edge[i]->each);
+        } else {
+            if (a) at = ein__namef(g->ctx, " - %s(m0 + own + lane / 4)", times);
+            if (a == 1) less = ein__namef(g->ctx, "%s + 16 * m + e / 2 * 8", less);
+            else if (a) less = ein__namef(g->ctx, "%s + %s(16 * m + e / 2 * 8)", less, times);
+            less = ein__namef(g->ctx, "%s - 8 * j - e %% 2", less);
+        }
         if (!i || !same)
-            ein__putf(b, "const %s %s = u0 + first + lane %% 4 * 2 %s %s;\n", ein__kint(g), name,
-                      whole ? "+" : "-", back);
-        const char *less =
-            whole ? "" : ein__namef(g->ctx, "%lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + ", a);
-        test = ein__namef(g->ctx, "%s%s%s %s %s%lld", test, *test ? " || " : "", name, by[i], less,
-                          key);
+            ein__putf(b, "const %s %s = u0 + first + lane %% 4 * 2%s;\n", ein__kint(g), name, at);
+        test = ein__namef(g->ctx, "%s%s%s %s %s", test, *test ? " || " : "", name, by[i], less);
     }
+    if (ein__kattention_blind(t))
+        test = ein__namef(g->ctx, "(%s) && %s < %lld", test, place, (long long)t->nrow);
     ein__putf(b, "%sif (%s)\n    s[m][j][e] = %s;\n", g->code[0].s, test, value);
+}
+
+static const char *ein__kattention_int(ein__kgen *g, const char *text) {
+    return g->wide ? ein__namef(g->ctx, "(int)(%s)", text) : text;
+}
+
+static const char *ein__kattention_by(ein__kgen *g, int n) {
+    return n > 1 ? ein__namef(g->ctx, " / %d", n) : "";
 }
 
 // Turns that the blocks of a tile take but for the last one, as a name where a mask moves along: of
@@ -59434,14 +59455,15 @@ static const char *ein__kattention_others(ein__kgen *g, const ein__attention_til
     }
     const char *behind = ein__namef(g->ctx, "%lld", all), *last = "turns - 1";
     if (*stop) {
-        behind = ein__namef(g->ctx, "min((int)(%s), %lld)", stop, all);
-        last = ein__namef(g->ctx, "max((int)(%s)%s, 0) / %d", ein__kattention_edge(g, end, 0, 1),
-                          less, t->keys);
+        const char *seen = ein__kattention_int(g, ein__kattention_edge(g, end, 0, 1));
+        behind = ein__namef(g->ctx, "min(%s, %lld)", ein__kattention_int(g, stop), all);
+        last = ein__namef(g->ctx, "max(%s%s, 0) / %d", seen, less, t->keys);
     }
     ein__putf(b, "const int behind = %s;\n", behind);
     ein__putf(b, "const int turns = behind <= %s ? 1 : (behind%s + %d) / %d;\n", low, less,
               t->keys - 1, t->keys);
-    ein__putf(b, "const int others = min(%d * turns / %d, %s);\n", t->parts - 1, t->parts, last);
+    const char *all_but = t->parts == 2 ? "" : ein__namef(g->ctx, "%d * ", t->parts - 1);
+    ein__putf(b, "const int others = min(%sturns / %d, %s);\n", all_but, t->parts, last);
     return "others";
 }
 
@@ -59458,9 +59480,10 @@ static void ein__kattention_shares(ein__kgen *g, const ein__attention_tile *t, c
         return;
     }
     const char *theirs = ein__kattention_others(g, t, stop, b);
-    ein__putf(b, "const int from = share * %s / %d * %d;\n", theirs, others, t->keys);
-    ein__putf(b, "const int until = share < %d ? (share + 1) * %s / %d * %d : %lld;\n", others,
-              theirs, others, t->keys, terms);
+    const char *by = ein__kattention_by(g, others);
+    ein__putf(b, "const int from = share * %s%s * %d;\n", theirs, by, t->keys);
+    ein__putf(b, "const int until = share < %d ? (share + 1) * %s%s * %d : %lld;\n", others, theirs,
+              by, t->keys, terms);
 }
 
 // Where blocks begin with the first key that some row attends to: `low`, of a whole turn.
@@ -59474,7 +59497,8 @@ static void ein__kattention_begins(ein__kgen *g, const ein__attention_tile *t, e
     int64_t last = begin->a * ((t->row_tiles - 1) * t->rows / begin->each) + begin->key;
     const char *seen = "seen";
     if (last >= all) seen = ein__namef(g->ctx, "min(seen, %lld)", all - t->keys);
-    ein__putf(b, "const int seen = (int)(%s);\n", ein__kattention_edge(g, begin, 0, 0));
+    const char *edge = ein__kattention_edge(g, begin, 0, 0);
+    ein__putf(b, "const int seen = %s;\n", ein__kattention_int(g, edge));
     ein__putf(b, "const int low = seen < %d ? 0 : %s / %d * %d;\n", t->keys, seen, t->keys,
               t->keys);
 }
@@ -59491,10 +59515,11 @@ static void ein__kattention_turns(ein__kgen *g, const ein__attention_tile *t, co
     }
     ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
     const char *others = ein__kattention_others(g, t, stop, b);
-    ein__putf(b, "const int before = share * %s / %d, from = low + before * %d;\n", others,
-              t->parts - 1, t->keys);
-    ein__putf(b, "int togo = (share < %d ? (share + 1) * %s / %d : %lld) - before;\n", t->parts - 1,
-              others, t->parts - 1, turns);
+    const char *by = ein__kattention_by(g, t->parts - 1);
+    ein__putf(b, "const int before = share * %s%s, from = low + before * %d;\n", others, by,
+              t->keys);
+    ein__putf(b, "int togo = (share < %d ? (share + 1) * %s%s : %lld) - before;\n", t->parts - 1,
+              others, by, turns);
 }
 
 // The key that follows those of a turn, `step` of them.
@@ -60005,7 +60030,7 @@ static ein__kattention_keyed ein__kattention_keyed_by(ein__kgen *g, const ein__k
     ein__kattention_keyed k = {
         .keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, .rows = f->rows, .ends = ""};
     memcpy(k.keys.slot, f->keys.slot, sizeof k.keys.slot);
-    if (!reads) k.rows.end = -1;
+    if (!reads && !ein__kattention_blind(t)) k.rows.end = -1;
     // Blocks that look whether rows have met a key go on for a row that never does: what is beyond
     // the last row is as that one.
     if (k.rows.end >= 0 && (ein__kattention_skips(t) || ein__attention_is_late(t))) {

@@ -443,6 +443,24 @@ def check_window(folder, math):
         raise run_models.Failure(str(us))
 
 
+def check_blind(folder):
+    """Places behind the last row, to which a narrow window shows no key, are told from rows that
+    have none: else the last tile would go over all keys."""
+    told = {"fp32": "m0 + row < 1025 ? m0 + row : 1024",
+            "fp16": "&& m0 + own + lane / 4 + 16 * m + e / 2 * 8 < 1025)"}
+    for wide in (3, 200):
+        path = os.path.join(folder, "blind_%d.ein" % wide)
+        head, body, y = instance(0, 1, 1025, 1025, 32, 32, "plain")
+        score = "= select([j <= i] * [i < j + %d] > 0, %%s, -1e9)" % wide
+        body = re.sub(r"= (.*)", lambda s: score % s.group(1), body, count=1)
+        with open(path, "w") as out:
+            out.write("ein 1\nmodel blind\n%soutput %s\n%s" % (head, y, body))
+        for gpu, math in (("h200", "fp32"), ("orin-nx", "fp16")):
+            text = " ".join(emit(path, ["--gpu", gpu, "--math", math]).split())
+            if "const int low = " not in text or (told[math] in text) != (wide < 8):
+                raise run_models.Failure("%d keys, %s, %s" % (wide, gpu, math))
+
+
 def check_shared():
     """Tiles of heads that share keys end and begin with those of their positions, and cost so."""
     us = {}
@@ -716,6 +734,7 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         jobs.append(("rows that see no key, fp16", check_padded, (folder,)))
+        jobs.append(("places behind the last row", check_blind, (folder,)))
         jobs += [("blocks end early: %s, %s" % (what, math), check_early,
                   (folder, math, case, bias))
                  for what, math, case, bias in EARLY_ENDS]

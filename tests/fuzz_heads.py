@@ -305,8 +305,8 @@ def seen(p):
     and numbers that are broadcast along any axes, several of the lowest numbers; grouped heads;
     results of the largest score, the sum and both."""
     b, g, r, d = p.size(1, 2, most=3), p.any(1, 2, 3), p.any(1, 1, 2, 4), p.size(4, 5, 8, most=17)
-    l, v = p.size(1, 3, 5, 16, most=65), p.size(d, 3, 8, most=33)
-    s, h = l + p.usual(0, 0, 7, 30, 60), g * r
+    l, v = p.size(1, 3, 16, 33, most=65), p.size(d, 3, 8, most=33)
+    s, h = l + p.any(0, 0, 7, 60, 200), g * r
     s = max(s, 2)
     box, rows = dict(b=b, h=h, i=l, j=s), dict(b=b, h=h, i=l)
     query, head = p.input(b, h, l, d), f"h/{r}" if r > 1 else "h"
@@ -318,15 +318,15 @@ def seen(p):
     score = p.usual(f"0.3*{dot}", f"{dot}/2.5", f"{dot}", f"{dot}*abs({p.weight(h)}[h])",
                     f"{dot}*{p.given(b, 1, l, 1)}[b,0,i,0]", f"5*tanh({dot}/5)",
                     f"0.2*({dot} + {related(p, query, box, d)})")
-    for _ in range(p.any(0, 0, 1)):
+    if p.chance(0.2):
         size = [p.any(1, n) for n in (b, h, l, s)]
         index = ",".join(i if n > 1 else "0" for i, n in zip("bhij", size))
         score = f"({score} + {p.given(*size)}[{index}])"
-    if p.chance(0.3):
+    if p.chance(0.2):
         score = f"({score} - abs({p.weight(h)}[h])*abs(idx(i+{s - l}-j)))"
     low = p.any("-1e9", "-3.4028234e38", "-3e30", "-125", "-40")
-    for _ in range(p.any(0, 1, 1, 2)):
-        score = f"select({sight(p, b, l, s)}, {score}, {p.usual(low, '-3.4e38', '-1e38', '-9')})"
+    for _ in range(p.any(0, 1, 2, 2)):
+        score = f"select({sight(p, b, l, s)}, {score}, {p.any(low, low, '-3.4e38', '-1e38', '-9')})"
     x = p.let("b,h,i,j", score, **box)
     other = [p.any(1, n) for n in (b, g)]
     value = p.input(*other, s, v)
@@ -344,9 +344,8 @@ def seen(p):
     y = p.usual(f"{o}/{total}", f"{o}/{total}", f"0.5*{o}/({total} + 1)", f"{o}/sqrt({total})",
                 f"{o}/({total} + exp(-max({most}, -4)))", f"{o}/({total}*{total}) + {total}*0.01",
                 f"{o}/{total}*tanh(log({total}) + {most}*0.1)")
-    holds = p.any("<=", "==") + f" {p.usual(low, '-2e38', '-1e30')}"
-    p.let(order, p.usual(y, f"select({most} {holds}, {p.any(0, 3)}, {y})"), out=True,
-          **rows, c=v)
+    holds = p.any("<=", "==") + f" {p.any(low, '-2e38', '-1e30')}"
+    p.let(order, p.any(y, f"select({most} {holds}, {p.any(0, 3)}, {y})"), out=True, **rows, c=v)
 
 
 def related(p, query, box, d):

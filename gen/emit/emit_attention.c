@@ -484,7 +484,7 @@ static ein__kattention_keyed ein__kattention_keyed_by(ein__kgen *g, const ein__k
     ein__kattention_keyed k = {
         .keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, .rows = f->rows, .ends = ""};
     memcpy(k.keys.slot, f->keys.slot, sizeof k.keys.slot);
-    if (!reads) k.rows.end = -1;
+    if (!reads && !ein__kattention_blind(t)) k.rows.end = -1;
     // Blocks that look whether rows have met a key go on for a row that never does: what is beyond
     // the last row is as that one.
     if (k.rows.end >= 0 && (ein__kattention_skips(t) || ein__attention_is_late(t))) {
