@@ -14851,8 +14851,8 @@ EIN__FN void ein__readers_free(ein__readers *r) {
 }
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
-// a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
-// sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
+// a linear epilogue folded into the weights (batch normalisation is the common case). Each pass
+// rebuilds the program bottom-up.
 
 // A concatenation with all its pieces, and as it is read (nest.c).
 typedef struct ein__nested {
@@ -15063,15 +15063,52 @@ static bool ein__is_moved(const ein__pass *z, ein__val p, const ein__expr *read)
     return !behind && !statistic;
 }
 
-// Whether the reader takes `p`, there `old`, at several places for each of its elements, as a
-// resize does, and a reduction's kernel computes `p`, which is then for nothing.
-static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
-    int large, places = 0;
-    bool statistic, behind;
+// At how many places the reader takes `old` for each of its elements.
+static int ein__places_read(const ein__pass *z, ein__val old) {
+    int places = 0;
     const ein__ex *reads = ein__ex_reads(z->ctx, ein__scope_of(z->ctx, z->self)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         places += ein__ex_get(z->ctx, reads[i])->val == old.i;
-    if (places < 2) return false;
+    return places;
+}
+
+// What may be computed again so that a map is not stored: so many nodes of its body for each of its
+// elements, or so many nodes in all. The first is about what a store and a load cost, the second a
+// launch. A function is as much as so many nodes.
+enum { EIN__AGAIN_BODY = 32, EIN__AGAIN_WORK = 1 << 25, EIN__FUNCTION_NODES = 16 };
+
+// Whether `e` is a function that is many instructions.
+static bool ein__is_long(const ein__expr *e) {
+    if (e->op == EIN__X_BINARY) return e->fn == EIN__POW;
+    return e->op == EIN__X_UNARY && e->fn != EIN__NEG && e->fn != EIN__ABS && e->fn != EIN__RELU &&
+           e->fn != EIN__SQUARE;
+}
+
+// Nodes that computing `ex` is worth.
+static int64_t ein__ex_work(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t n = ein__is_long(e) ? EIN__FUNCTION_NODES : 1;
+    for (uint32_t i = 0; i < e->nkid; i++) n += ein__ex_work(ctx, e->kid[i]);
+    return n;
+}
+
+// Whether map `p`, there `old`, would be computed so often by a reader that takes it at several
+// places, as a step of a stencil takes the one before, that it is rather stored.
+static bool ein__is_again(const ein__pass *z, ein__val old, ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    int64_t its = ein__elements(&ctx->value[p.i].shape);
+    int64_t mine = ein__elements(&ctx->value[z->self.i].shape);
+    double again = (double)mine * ein__places_read(z, old) - (double)its;
+    double work = again * (double)ein__ex_work(ctx, ein__scope_of(ctx, p)->body);
+    return work > EIN__AGAIN_BODY * (double)its && work > EIN__AGAIN_WORK;
+}
+
+// Whether the reader takes `p`, there `old`, at several places for each of its elements, as a
+// resize does, and a reduction's kernel computes `p`, which is then for nothing.
+static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
+    int large;
+    bool statistic, behind;
+    if (ein__places_read(z, old) < 2) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     return behind;
 }
@@ -15140,7 +15177,8 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
     bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine &&
                  !ein__is_resampled(z, old, p);
-    if (small || (z->uses[old.i] == 1 && !z->joins && its * 2 > mine)) return true;
+    if (small) return true;
+    if (z->uses[old.i] == 1 && !z->joins && its * 2 > mine) return !ein__is_again(z, old, p);
     if (z->uses[old.i] == 1 && ein__is_moved(z, p, read)) return true;
     return its == mine && ein__is_centred(z, p);
 }
@@ -15583,70 +15621,6 @@ static ein__val ein__rebuild_scales(ein__pass *z, ein__val v) {
     return v;
 }
 
-// ------------------------------------------------------------------------------------ hoisting
-
-static bool ein__is_sum(const ein_ctx *ctx, ein__ex ex) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    return e->op == EIN__X_BINARY && e->fn == EIN__ADD;
-}
-
-// Adds the weight-only terms of a sum (or the others) up.
-static ein__ex ein__sum_terms(ein_ctx *ctx, ein__ex ex, bool weights) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    if (ein__is_sum(ctx, ex))
-        return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, e->kid[0], weights),
-                              ein__sum_terms(ctx, e->kid[1], weights));
-    return ein__ex_weight_only(ctx, ex) == weights ? ex : ein__ex_const(ctx, 0);
-}
-
-// a + (w + b) + v, with w and v known at load, as (a + b) + (w + v): one constant instead of two.
-static ein__ex ein__group_terms(ein_ctx *ctx, ein__ex ex) {
-    if (!ein__is_sum(ctx, ex)) return ex;
-    return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, ex, false),
-                          ein__sum_terms(ctx, ex, true));
-}
-
-// Replaces maximal weight-only sub-expressions that compute something by reads of values made once.
-static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex) {
-    ein_ctx *ctx = z->ctx;
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    if (!e->nkid) return ex;
-    const ein__ex *reads = ein__ex_reads(ctx, ex);
-    bool any = arrlen(reads) > 0;
-    if (!any) return ex;
-    if (ein__ex_weight_only(ctx, ex)) {
-        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
-        // A table as large as the result would trade arithmetic for memory traffic.
-        if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
-        return ex;
-    }
-    ein__expr copy = *e;
-    bool changed = false;
-    ein__ex sum = ein__group_terms(ctx, ex);
-    if (!sum.i || sum.i != ex.i) return sum.i ? ein__hoist_weights(z, s, sum) : sum;
-    for (uint32_t i = 0; i < copy.nkid; i++) {
-        ein__ex kid = ein__hoist_weights(z, s, copy.kid[i]);
-        if (!kid.i) return kid;
-        changed |= kid.i != copy.kid[i].i;
-        copy.kid[i] = kid;
-    }
-    return changed ? ein__ex_make(ctx, &copy) : ex;
-}
-
-static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
-    ein_ctx *ctx = z->ctx;
-    ein__ex body = ein__rebuild_body(z, v);
-    if (!body.i) return (ein__val){0};
-    v = ein__with_body(z, v, body);
-    if (!v.i || ctx->value[v.i].weight_only) return v;
-    const ein__scope *s = ein__scope_of(ctx, v);
-    ein__basis transform;
-    if (ein__is_contraction(ctx, s) || ein__match_basis(ctx, s, &transform)) return v;
-    z->self = v;
-    body = ein__hoist_weights(z, s, s->body);
-    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
-}
-
 // ------------------------------------------------------------------------------------ passes
 
 // Whether `v` takes part in an attention that is to be one kernel.
@@ -15748,6 +15722,70 @@ static bool ein__is_same_program(ein_ctx *ctx, const ein__val *p, const ein__val
         same = a->scope.i == b->scope.i && a->dtype == b->dtype;
     }
     return same;
+}
+/* ---- hoist.c ---- */
+// Sub-expressions that need no input, as values of their own, which are made once, at load.
+
+static bool ein__is_sum(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    return e->op == EIN__X_BINARY && e->fn == EIN__ADD;
+}
+
+// Adds the weight-only terms of a sum (or the others) up.
+static ein__ex ein__sum_terms(ein_ctx *ctx, ein__ex ex, bool weights) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (ein__is_sum(ctx, ex))
+        return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, e->kid[0], weights),
+                              ein__sum_terms(ctx, e->kid[1], weights));
+    return ein__ex_weight_only(ctx, ex) == weights ? ex : ein__ex_const(ctx, 0);
+}
+
+// a + (w + b) + v, with w and v known at load, as (a + b) + (w + v): one constant instead of two.
+static ein__ex ein__group_terms(ein_ctx *ctx, ein__ex ex) {
+    if (!ein__is_sum(ctx, ex)) return ex;
+    return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, ex, false),
+                          ein__sum_terms(ctx, ex, true));
+}
+
+// Replaces maximal weight-only sub-expressions that compute something by reads of values made once.
+static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!e->nkid) return ex;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    bool any = arrlen(reads) > 0;
+    if (!any) return ex;
+    if (ein__ex_weight_only(ctx, ex)) {
+        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
+        // A table as large as the result would trade arithmetic for memory traffic.
+        if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
+        return ex;
+    }
+    ein__expr copy = *e;
+    bool changed = false;
+    ein__ex sum = ein__group_terms(ctx, ex);
+    if (!sum.i || sum.i != ex.i) return sum.i ? ein__hoist_weights(z, s, sum) : sum;
+    for (uint32_t i = 0; i < copy.nkid; i++) {
+        ein__ex kid = ein__hoist_weights(z, s, copy.kid[i]);
+        if (!kid.i) return kid;
+        changed |= kid.i != copy.kid[i].i;
+        copy.kid[i] = kid;
+    }
+    return changed ? ein__ex_make(ctx, &copy) : ex;
+}
+
+static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__rebuild_body(z, v);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || ctx->value[v.i].weight_only) return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__basis transform;
+    if (ein__is_contraction(ctx, s) || ein__match_basis(ctx, s, &transform)) return v;
+    z->self = v;
+    body = ein__hoist_weights(z, s, s->body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 /* ---- nest.c ---- */
 // Concatenations that begin alike, as those of densely connected blocks do: each is the longest one

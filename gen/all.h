@@ -47,6 +47,7 @@
 #include "prepare/invert.c"
 #include "prepare/program.c"
 #include "prepare/fold.c"
+#include "prepare/hoist.c"
 #include "prepare/nest.c"
 #include "prepare/prepare.c"
 #include "prepare/typed.c"

@@ -195,6 +195,7 @@ parts=(
     'stitch   cuda python3 tests/check_stitch.py'
     'siblings cuda python3 tests/check_siblings.py'
     "tail     cuda $python tests/check_tail.py"
+    'stored   -    python3 tests/check_stored.py'
     'added    cuda python3 tests/check_added.py'
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"

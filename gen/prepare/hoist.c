@@ -1,0 +1,63 @@
+// Sub-expressions that need no input, as values of their own, which are made once, at load.
+
+static bool ein__is_sum(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    return e->op == EIN__X_BINARY && e->fn == EIN__ADD;
+}
+
+// Adds the weight-only terms of a sum (or the others) up.
+static ein__ex ein__sum_terms(ein_ctx *ctx, ein__ex ex, bool weights) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (ein__is_sum(ctx, ex))
+        return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, e->kid[0], weights),
+                              ein__sum_terms(ctx, e->kid[1], weights));
+    return ein__ex_weight_only(ctx, ex) == weights ? ex : ein__ex_const(ctx, 0);
+}
+
+// a + (w + b) + v, with w and v known at load, as (a + b) + (w + v): one constant instead of two.
+static ein__ex ein__group_terms(ein_ctx *ctx, ein__ex ex) {
+    if (!ein__is_sum(ctx, ex)) return ex;
+    return ein__ex_binary(ctx, EIN__ADD, ein__sum_terms(ctx, ex, false),
+                          ein__sum_terms(ctx, ex, true));
+}
+
+// Replaces maximal weight-only sub-expressions that compute something by reads of values made once.
+static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (!e->nkid) return ex;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    bool any = arrlen(reads) > 0;
+    if (!any) return ex;
+    if (ein__ex_weight_only(ctx, ex)) {
+        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
+        // A table as large as the result would trade arithmetic for memory traffic.
+        if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
+        return ex;
+    }
+    ein__expr copy = *e;
+    bool changed = false;
+    ein__ex sum = ein__group_terms(ctx, ex);
+    if (!sum.i || sum.i != ex.i) return sum.i ? ein__hoist_weights(z, s, sum) : sum;
+    for (uint32_t i = 0; i < copy.nkid; i++) {
+        ein__ex kid = ein__hoist_weights(z, s, copy.kid[i]);
+        if (!kid.i) return kid;
+        changed |= kid.i != copy.kid[i].i;
+        copy.kid[i] = kid;
+    }
+    return changed ? ein__ex_make(ctx, &copy) : ex;
+}
+
+static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex body = ein__rebuild_body(z, v);
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || ctx->value[v.i].weight_only) return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__basis transform;
+    if (ein__is_contraction(ctx, s) || ein__match_basis(ctx, s, &transform)) return v;
+    z->self = v;
+    body = ein__hoist_weights(z, s, s->body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
