@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Which maps are stored rather than computed again where they are read (gen/prepare/fold.c): by how
-often that would be, and how much there is to compute. Ends with `N passed, N failed`.
+"""What is stored rather than computed again where it is read: maps (gen/prepare/fold.c), by how
+often that would be and how much there is to compute, functions of places and factors, what weights
+add (gen/prepare/hoist.c, factors.c). Ends with `N passed, N failed`.
 """
 
 import os
+import re
 import sys
 import tempfile
 
@@ -40,6 +42,26 @@ CASES = (
     ("each element once", 1000, LONG + "y[i,j] = a[2*i,j] + a[2*i+1,j] where i in 0:N/2", 1),
 )
 
+# What is tested, declarations, the equation, what the last step's kernel is and must not have.
+ONCE = (
+    ("factors of places", "x: f32[512,256]", "y[n,k] = sum(t) x[n,(k+64*t)%256]"
+     " * cos(0.02 * idx(k) * idx(t)) where k in 0:256, t in 0:4", "reduce", "cosf"),
+    ("in a map", "x: f32[512,256]", "y[n,k] = sin(x[n,k] * pow(0.9, idx(k)))", "map", "powf"),
+    ("of integers not", "x: i32[512,256]", "y[n,k] = x[n,k] + floor(10 * sin(idx(k)))", "map", ""),
+    ("decays of two places", "x: f32[64,32,128]\ninput z: f32[64,32]",
+     "y[h,c,v] = sum(e) [e < c] * exp(select(idx(e) < idx(c), z[h,c-1] - z[h,e], 0)) * x[h,e,v]"
+     " where c in 0:32, pad z 0", "product", ""),
+    ("weights beside distances", "x: f32[512,64]\nweight w: f32[256,64] = ones()\n"
+     "weight c: f32[256,64] = ones()", "y[n,k] = sum(d) (w[k,d] + (x[n,d] - c[k,d])"
+     " * (x[n,d] - c[k,d]) * exp(-w[k,d]))", "product", "expf"),
+)
+
+
+def last_kernel(text):
+    """The last step's kernel: its kind and its body."""
+    kind, name = re.findall(r"^// +[\d.]+ us est\. +\S+ +k_(\w+)_(\w{8})", text, re.M)[-1]
+    return kind, re.search(r"k_%s_%s\([^;{]*{(.*?)^}" % (kind, name), text, re.M | re.S).group(1)
+
 
 def main():
     checks = Checks()
@@ -52,6 +74,12 @@ def main():
             checks.expect(name, want, steps(text))
             if want > 1:
                 checks.check(name + ": cheap", cost(text) < 4 * want, cost(text))
+        for name, declared, equations, want, never in ONCE:
+            with open(path, "w") as file:
+                file.write("ein 1\nmodel once\ninput %s\noutput y\n%s\n" % (declared, equations))
+            kind, body = last_kernel(harness.emit(folder, path))
+            checks.expect(name + ": kernel", want, kind)
+            checks.check(name + ": not computed", not never or never not in body, body)
     return checks.finish()
 
 

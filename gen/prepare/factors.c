@@ -6,7 +6,7 @@
 // sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
 // factor that has its iterators, and one of taps to the filter. A factor of places alone, as
 // cos(i*j), is a table, made at load. Where terms are sums of such products they are summed apart:
-// sum(k) (a b - c d) is sum(k) a b - sum(k) c d.
+// sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights beside what is no product.
 
 enum {
     EIN__FACTORS = 8,             // of a product
@@ -181,15 +181,16 @@ static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex)
     return v.i ? ein__ex_read(ctx, v, 0, first.ix, shape.rank) : (ein__ex){0};
 }
 
-// Whether `ex` reads at bare iterators alone, so that it has more elements than that only by what
-// is laid across, not by windows.
-static bool ein__reads_bare(ein_ctx *ctx, ein__ex ex) {
+// Whether no subscript of what `ex` reads has two iterators, so that it has more elements than that
+// only by what is laid across, not by windows.
+static bool ein__reads_no_window(ein_ctx *ctx, ein__ex ex) {
     const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        uint32_t slot;
-        for (uint32_t k = 0; k < e->nix; k++)
-            if (!ein__ix_is_iter(ctx, e->ix[k], &slot) && ein__ix_uses(ctx, e->ix[k])) return false;
+        for (uint32_t k = 0; k < e->nix; k++) {
+            uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+            if (uses & (uses - 1)) return false;
+        }
     }
     return true;
 }
@@ -200,8 +201,8 @@ static bool ein__may_store(ein_ctx *ctx, const ein__scope *s, const ein__compute
                            int64_t mine) {
     if (mine / 2 <= ein__elements_read(ctx, f->ex)) return true;
     if (mine > EIN__FACTOR_TABLE) return false;
-    return (f->placed && f->weight_only) ||
-           (ein__reads_bare(ctx, f->ex) && mine <= ein__extent_of(s, ~0u) / EIN__FACTOR_SPREAD);
+    return (f->placed && f->weight_only) || (ein__reads_no_window(ctx, f->ex) &&
+                                             mine <= ein__extent_of(s, ~0u) / EIN__FACTOR_SPREAD);
 }
 
 // The factor as a read: its own, of a value over a box, or of one over its iterators.
@@ -401,6 +402,36 @@ static bool ein__are_products(ein_ctx *ctx, const ein__scope *s, const ein__addi
     return products > 0;
 }
 
+// Whether `ex` is a function of what rows and what columns have: each of its reads lacks an
+// iterator of the result.
+static bool ein__is_across(ein_ctx *ctx, const ein__scope *s, ein__ex ex) {
+    uint32_t kept = (1u << s->nt) - 1;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        if (ein__extent_of(s, kept & ~ein__ex_uses(ctx, reads[i])) < EIN__FACTOR_REUSE)
+            return false;
+    return true;
+}
+
+// Leaves two terms of a sum: what is across, and weights that have few of the iterators, whose sum
+// is made at load. False: there are others.
+static bool ein__weights_apart(ein_ctx *ctx, const ein__scope *s, ein__addition *sum) {
+    int64_t all = ein__extent_of(s, ~0u);
+    ein__addend part[2] = {{.scale = 1}, {.scale = 1}};
+    if (sum->n < 2 || all < EIN__FACTOR_WORK) return false;
+    for (int k = 0; k < sum->n; k++) {
+        ein__ex ex = sum->t[k].ex;
+        bool few = all / EIN__FACTOR_REUSE >= ein__extent_of(s, ein__ex_uses(ctx, ex));
+        bool weights = few && ein__ex_weight_only(ctx, ex);
+        if (!weights && (few || !ein__is_across(ctx, s, ex))) return false;
+        part[weights].ex = ein__add_scaled(ctx, part[weights].ex, sum->t[k].scale, ex);
+        if (!part[weights].ex.i) return false;
+    }
+    for (int k = 0; k < 2; k++) sum->t[k] = part[k];
+    sum->n = 2;
+    return part[0].ex.i && part[1].ex.i;
+}
+
 // The sum of a term of `s` over the iterators that it has; those it has not repeat it.
 static ein__ex ein__sum_of_term(ein__pass *z, const ein__scope *s, ein__addend t) {
     ein_ctx *ctx = z->ctx;
@@ -425,7 +456,9 @@ static ein__val ein__terms_apart(ein__pass *z, ein__val v) {
     ein__ex body = {0};
     int guards;
     ein__ex inside = ein__inside_guards(ctx, s.body, guard, &guards);
-    if (!ein__list_addends(ctx, inside, 1, &sum) || !ein__are_products(ctx, &s, &sum)) return v;
+    if (!ein__list_addends(ctx, inside, 1, &sum)) return v;
+    if (!ein__are_products(ctx, &s, &sum) && !ein__weights_apart(ctx, &s, &sum))
+        return ctx->status ? (ein__val){0} : v;
     for (int k = 0; k < sum.n; k++) {
         ein__addend t = sum.t[k];
         for (int g = guards; g-- > 0 && t.ex.i;)
