@@ -326,6 +326,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $stop u0 >= m0 + 64
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
+#define $none -INFINITY
+#define $partTop top[i]
 #define $absent u0 >= 100
 #define $keysFrom absent ? depth : 0
 #define $valuesFrom absent ? 16 * RN : 0
@@ -397,6 +399,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $zeroKeys u0 >= 100
 #define $zeroValues u0 >= 100
 #define $unit score_unit(most)
+#define $none -INFINITY
+#define $partTop top[m][i]
 #define $slack 8.f
 #define $score x = s[m][j][e]
 #define $gate if (u0 + first + 8 * j > 90) s[m][j][e] = 0.f
@@ -450,6 +454,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $stop u0 >= m0 + 4
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
+#define $none -INFINITY
+#define $start NO_KEY
 #define $keyType uint4
 #define $loadKey keys[i] = reinterpret_cast<const uint4 *>(p0)[((u0 + key) * 128 + k) / 8]
 #define $score if (u0 + group + GROUPS * j < 100) x = s[row][j]
