@@ -24889,14 +24889,15 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
     return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
-// Loads of 16 bytes through registers that a thread has on their way at once, by the registers that
-// there are.
-static int ein__attention_loaded(const ein__gpu *g, const ein__attention_tile *t) {
+// Elements of `part`, or vectors of them, that a thread loads at once through registers, by the
+// registers that there are: one takes as many loads of 16 bytes as it has reads.
+static int ein__attention_loaded(const ein__gpu *g, const ein__attention_tile *t, int part) {
     enum { MANY = 64, SOME = 24 };
+    int64_t reads = ein__least(ein__most(t->load[part].reads, 1), 4);
     int all = 2048 / t->warps / ein__attention_resident(g, t);
     if (all > EIN__ATTENTION_LARGEST) all = EIN__ATTENTION_LARGEST;
     int spare = all - ein__attention_sums(t) - EIN__ATTENTION_KEPT;
-    return spare >= MANY ? 16 : spare >= SOME ? 8 : 4;
+    return (spare >= MANY ? 16 : spare >= SOME ? 8 : 4) / (int)reads;
 }
 
 // Steps of a turn in which a block waits for keys (from 1 on) or values (2) that go through
@@ -24908,7 +24909,7 @@ static int64_t ein__attention_waits(const ein__gpu *g, const ein__attention_tile
         bool across = k == 1 ? t->key_across : t->value_across;
         bool copied = !w->computed && w->bytes == size && (across || w->width * size == 16);
         int64_t loads = t->keys * (k == 1 ? t->kc : t->width) / ein__most(w->width, 1);
-        if (!copied) waits += ein__ceil(loads, 32 * t->warps * ein__attention_loaded(g, t));
+        if (!copied) waits += ein__ceil(loads, 32 * t->warps * ein__attention_loaded(g, t, k));
     }
     return waits;
 }
@@ -60556,7 +60557,9 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
         const char *zero = x.beyond[1];
         if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
-        const char *loaded = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t));
+        const char *turns[3];
+        for (int i = 1; i < 3; i++)
+            turns[i] = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t, i));
         bool weighs = f->a.soft || f->a.sum.i || t->parts > 1;
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
@@ -60589,8 +60592,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
             {"pairs", f->pairs ? "1" : ""},
             {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", x.key.copy ? "16" : loaded},
-            {"valueTurns", x.value.copy ? "16" : loaded},
+            {"keyTurns", x.key.copy ? "16" : turns[1]},
+            {"valueTurns", x.value.copy ? "16" : turns[2]},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s},
             {"zeroKeys", x.beyond[0]},

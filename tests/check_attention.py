@@ -626,14 +626,14 @@ WINDOW_FAULTS = [
      "__syncthreads();\n            break;"),
     ("plain", "fp16", "what is masked never counts", "if (!__syncthreads_or(more)) break;",
      "__syncthreads();\n            break;"),
-    ("plain", "fp32", "blocks begin too late", "const int seen = (int)(",
-     "const int seen = 64 + (int)("),
+    ("plain", "fp32", "blocks begin too late", "const int seen = ",
+     "const int seen = 64 + "),
     ("plain", "fp16", "the first keys are left out", " : 0) {", " : low) {"),
-    ("plain", "tf32", "a mask ends too late", " ahead < 1 *", " ahead + 1 < 1 *"),
+    ("plain", "tf32", "a mask ends too late", "(ahead >= ", "(ahead >= 1 + "),
     ("plain", "fp32", "keys count as if beyond an end", "bool absent = (u0 + 63)",
      "bool absent = (u0 + 31)"),
     ("plain", "fp16", "keys count as if beyond an end", "bool zeroKeys = (u0 + ",
-     "bool zeroKeys = (u0 - 64 + "),
+     "bool zeroKeys = (u0 - 256 + "),
     ("plain", "tf32", "values count as if beyond an end", "if (zeroKeys) {\n            continue",
      "if (zeroKeys || u0 < 96) {\n            continue"),
     ("race", "fp32", "weights that are still read", "if (absent) __syncthreads();", ""),
@@ -641,7 +641,7 @@ WINDOW_FAULTS = [
 
 
 # What a mask leaves out counts in rows that it hides as a whole.
-GATE_FAULTS = [("fp32", "s[row][j]"), ("fp32", "weight[row]"), ("fp16", "s[m][j][e]")]
+GATE_FAULTS = [("fp32", "s[row][j]"), ("fp32", "weight[row]"), ("tf32", "s[m][j][e]")]
 
 
 FAULTY = """#!%s

@@ -167,7 +167,9 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
         const char *zero = x.beyond[1];
         if (*zero && !strcmp(zero, x.beyond[0])) zero = "zeroKeys";
-        const char *loaded = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t));
+        const char *turns[3];
+        for (int i = 1; i < 3; i++)
+            turns[i] = ein__namef(c, "%d", ein__attention_loaded(ein__gpu_of(c), t, i));
         bool weighs = f->a.soft || f->a.sum.i || t->parts > 1;
         ein__key own[OWN] = {
             {"T", half ? "__half" : "float"},
@@ -200,8 +202,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
             {"pairs", f->pairs ? "1" : ""},
             {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", x.key.copy ? "16" : loaded},
-            {"valueTurns", x.value.copy ? "16" : loaded},
+            {"keyTurns", x.key.copy ? "16" : turns[1]},
+            {"valueTurns", x.value.copy ? "16" : turns[2]},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s},
             {"zeroKeys", x.beyond[0]},

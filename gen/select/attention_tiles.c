@@ -473,14 +473,15 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
     return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
-// Loads of 16 bytes through registers that a thread has on their way at once, by the registers that
-// there are.
-static int ein__attention_loaded(const ein__gpu *g, const ein__attention_tile *t) {
+// Elements of `part`, or vectors of them, that a thread loads at once through registers, by the
+// registers that there are: one takes as many loads of 16 bytes as it has reads.
+static int ein__attention_loaded(const ein__gpu *g, const ein__attention_tile *t, int part) {
     enum { MANY = 64, SOME = 24 };
+    int64_t reads = ein__least(ein__most(t->load[part].reads, 1), 4);
     int all = 2048 / t->warps / ein__attention_resident(g, t);
     if (all > EIN__ATTENTION_LARGEST) all = EIN__ATTENTION_LARGEST;
     int spare = all - ein__attention_sums(t) - EIN__ATTENTION_KEPT;
-    return spare >= MANY ? 16 : spare >= SOME ? 8 : 4;
+    return (spare >= MANY ? 16 : spare >= SOME ? 8 : 4) / (int)reads;
 }
 
 // Steps of a turn in which a block waits for keys (from 1 on) or values (2) that go through
@@ -492,7 +493,7 @@ static int64_t ein__attention_waits(const ein__gpu *g, const ein__attention_tile
         bool across = k == 1 ? t->key_across : t->value_across;
         bool copied = !w->computed && w->bytes == size && (across || w->width * size == 16);
         int64_t loads = t->keys * (k == 1 ? t->kc : t->width) / ein__most(w->width, 1);
-        if (!copied) waits += ein__ceil(loads, 32 * t->warps * ein__attention_loaded(g, t));
+        if (!copied) waits += ein__ceil(loads, 32 * t->warps * ein__attention_loaded(g, t, k));
     }
     return waits;
 }

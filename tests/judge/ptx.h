@@ -107,6 +107,7 @@ struct inst {
     space where = space::generic;
     bool guard_negated = false;
     uint8_t count = 1, size = 0, flags = 0, register_bytes = 0, address_bytes = 0;
+    uint8_t source_bytes = 0;  // of the second operand's register
     uint32_t guard = none;
     uint32_t members = none;  // of what a warp does together: who, or none for all
     uint32_t target = 0;

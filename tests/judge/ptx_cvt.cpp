@@ -109,12 +109,15 @@ void convert(warp &w, const inst &i, uint32_t mask) {
     auto *d = w.at<cell<D>>(i.o[0]);
     const auto *a = w.at<cell<S>>(i.o[1]);
     const int flags = i.flags;
+    // Of a wider register it is the low word.
+    const int step = sizeof *a == 4 && i.source_bytes == 8 ? 2 : 1;
     if constexpr (std::is_signed<D>::value && sizeof(D) < 4) {
         const uint32_t keep = i.register_bytes == 2 ? 0xffff : ~0u;
-        each(mask,
-             [&](int l) { d[l] = (uint32_t)(int32_t)converted<D>(get<S>(a[l]), flags) & keep; });
+        each(mask, [&](int l) {
+            d[l] = (uint32_t)(int32_t)converted<D>(get<S>(a[l * step]), flags) & keep;
+        });
     } else {
-        each(mask, [&](int l) { d[l] = put<D>(converted<D>(get<S>(a[l]), flags)); });
+        each(mask, [&](int l) { d[l] = put<D>(converted<D>(get<S>(a[l * step]), flags)); });
     }
 }
 
@@ -304,7 +307,7 @@ bool choose_convert(opcode &op, choice &c, size_t operands) {
         c.at->flags |= saturates;
     }
     c.at->run = conversion(d, s);
-    c.types = {"~" + d, "~" + s};
+    c.types = {"~" + d, "^" + s};
     return c.at->run && rounds(how, d, s);
 }
 

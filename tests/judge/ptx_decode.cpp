@@ -252,7 +252,8 @@ void decoder::operands(const statement &s, choice &c, inst &i) {
         if (n == c.types.size()) {
             wrong("more operands than are known here", s.text);
         }
-        i.o[at++] = operand_at(o, c.types[n], n == 0 ? &i.register_bytes : nullptr);
+        uint8_t *const bytes[] = {&i.register_bytes, &i.source_bytes};
+        i.o[at++] = operand_at(o, c.types[n], n < 2 ? bytes[n] : nullptr);
         n++;
         if (!o.second.empty()) {
             operand q;

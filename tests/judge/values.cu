@@ -80,6 +80,10 @@ static int top(unsigned v) { return v >> 31 ? -1 : 0; }
     _(sat_u8, "{.reg .u16 t; cvt.sat.u8.s32 t, %1; cvt.u32.u16 %0, t;}",                          \
       (int)a<0 ? 0 : a> 255 ? 255 : a)                                                            \
     _(s8, "{.reg .s16 t; cvt.s8.s32 t, %1; cvt.s32.s16 %0, t;}", (unsigned)(int)(signed char)a)   \
+    _(low_word,                                                                                   \
+      "{.reg .b64 t; .reg .b32 l; mov.b64 t, {%1, %2}; cvt.s64.s32 t, t;"                         \
+      " mov.b64 {l, %0}, t; xor.b32 %0, %0, l;}",                                                 \
+      a ^ (unsigned)top(a))                                                                       \
     _(wide_16, "{.reg .u16 l, h; mov.b32 {l, h}, %1; mul.wide.s16 %0, l, h;}",                    \
       (unsigned)((int)(short)a * (short)(a >> 16)))
 
