@@ -4,15 +4,17 @@
 //     amalgamate flatten -Ibuild gen/all.h > einnet.h
 //
 // `embed` writes each file as an array of line strings, so that a diff shows the line that changed
-// and no literal grows past what C11 promises to take. `flatten` puts every local include in the
-// place of its line, once, and changes nothing else. Both refuse what they cannot do exactly.
+// and no literal grows past what C11 promises to take. It refuses a template whose placeholders are
+// not those that its `//@key` lines declare (gen/emit/tmpl.c). `flatten` replaces every local
+// include by the file's text, once, and changes nothing else. Both refuse what they cannot do
+// exactly.
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LINE = 1000, MAX_PATH = 500, MAX_FILES = 200, MAX_DEPTH = 16 };
+enum { MAX_LINE = 1000, MAX_PATH = 500, MAX_FILES = 200, MAX_DEPTH = 16, MAX_KEYS = 100 };
 
 // Files of a flattened header, in the order of their appearance.
 static struct {
@@ -62,22 +64,102 @@ static void put_string(const char *text) {
     fputs("\",\n", stdout);
 }
 
+// The placeholders that a template's head declares, and how many `//@if` are open.
+typedef struct {
+    const char *path;
+    char key[MAX_KEYS][MAX_LINE];
+    bool used[MAX_KEYS];
+    int keys, open;
+    bool body;  // the head is over
+} declared;
+
+// The length of the placeholder's name at `s`: letters and digits.
+static size_t key_length(const char *s) {
+    return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+}
+
+static bool use_key(declared *d, int line, const char *name, size_t length) {
+    for (int i = 0; i < d->keys; i++) {
+        if (strlen(d->key[i]) == length && !memcmp(d->key[i], name, length)) {
+            d->used[i] = true;
+            return true;
+        }
+    }
+    return fail(d->path, line, "no line '//@key %.*s' declares this placeholder", (int)length,
+                name);
+}
+
+// The name behind `tag` where the line begins with it; NULL: it does not.
+static const char *directive(const char *line, const char *tag) {
+    const char *s = line + strspn(line, " ");
+    size_t length = strlen(tag);
+    return strncmp(s, tag, length) ? NULL : s + length + strspn(s + length, " ");
+}
+
+static bool check_line(declared *d, int number, const char *line) {
+    const char *name = d->body ? NULL : directive(line, "//@key ");
+    bool good = true;
+    if (name) {
+        if (d->keys == MAX_KEYS) {
+            return fail(d->path, number, "more than %d placeholders", (int)MAX_KEYS);
+        }
+        memcpy(d->key[d->keys], name, key_length(name));
+        d->keys++;
+        return true;
+    }
+    d->body = true;
+    if ((name = directive(line, "//@if "))) {
+        d->open++;
+        return use_key(d, number, name, key_length(name));
+    }
+    bool end = directive(line, "//@end") != NULL;
+    if (end || directive(line, "//@else")) {
+        if (!d->open) {
+            return fail(d->path, number, "there is no //@if before this line");
+        }
+        d->open -= end;
+        return true;
+    }
+    for (const char *s = line; (s = strchr(s, '$')); s++) {
+        size_t length = key_length(s + 1);
+        good = (!length || use_key(d, number, s + 1, length)) && good;
+    }
+    return good;
+}
+
+// What can only be said at a template's end.
+static bool check_end(const declared *d, int number) {
+    bool good = !d->open || fail(d->path, number, "an //@if has no //@end");
+    for (int i = 0; i < d->keys; i++) {
+        good = (d->used[i] || fail(d->path, i + 1, "nothing uses placeholder '%s'", d->key[i])) &&
+               good;
+    }
+    return good;
+}
+
 static bool embed(const char *path) {
     FILE *file = fopen(path, "r");
     if (!file) {
         return fail(path, 0, "cannot be read");
     }
+    static declared d;
+    memset(&d, 0, sizeof d);
+    d.path = path;
     const char *name = base_name(path);
     printf("static const char *const ein__tmpl_%.*s[] = {\n", (int)strcspn(name, "."), name);
     char line[MAX_LINE];
     int number = 0, got;
+    bool good = true;
     while ((got = read_line(file, line)) > 0) {
-        number++;
+        good = check_line(&d, ++number, line) && good;
         put_string(line);
     }
     puts("    0};");
     fclose(file);
-    return !got || fail(path, number + 1, "long line, tab, or no newline at the end");
+    if (got) {
+        return fail(path, number + 1, "long line, tab, or no newline at the end");
+    }
+    return check_end(&d, number) && good;
 }
 
 // ---- flatten ----

@@ -132,29 +132,21 @@ static void ein__tmpl_expand(ein__buf *out, const char *line, const ein__key *ke
     ein__buf_free(&text);
 }
 
-// Both lists must be the same set, and every declared placeholder must occur below the head.
+// The number of head lines. Both lists must be the same set.
 static int ein__tmpl_head(const char *const *lines, const ein__key *keys, int nkey) {
     int head = 0;
-    size_t n, m;
+    size_t n;
     for (const char *s; lines[head]; head++) {
         if (!(s = ein__tmpl_directive(lines[head], "//@key ", &n))) break;
         EIN_ASSERT(ein__tmpl_find(keys, nkey, s, n) >= 0);
-        bool used = false;
-        for (int i = head + 1; lines[i] && !used; i++) {
-            const char *c = ein__tmpl_directive(lines[i], "//@if ", &m);
-            if (c && m == n && !memcmp(c, s, n)) used = true;
-            for (const char *p = lines[i]; !c && !used && (p = strchr(p, '$')); p++)
-                used = ein__tmpl_name(p + 1) == n && !memcmp(p + 1, s, n);
-        }
-        EIN_ASSERT(used);
-        (void)used;
     }
     EIN_ASSERT(head == nkey);
     return head;
 }
 
-// Expands a template. A key that is undeclared, missing or never used is an internal error, as is
-// an unbalanced directive. A NULL text may be given for a key whose lines are all switched off.
+// Expands a template. A key that it does not declare, or one that is declared and not given, is an
+// internal error; that its lines use what its head declares was checked when it was embedded
+// (amalgamate.c). A NULL text may be given for a key whose lines are all switched off.
 EIN__FN void ein__tmpl_put(ein__buf *out, const char *const *lines, const ein__key *keys,
                            int nkey) {
     bool on[EIN__TMPL_DEPTH] = {true};

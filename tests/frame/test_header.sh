@@ -7,6 +7,24 @@ check 'tools build' make -s build/amalgamate build/templates.inc
 build/amalgamate flatten -Ibuild gen/all.h > "$work/einnet.h"
 check 'einnet.h is fresh (run: make header)' cmp "$work/einnet.h" einnet.h
 
+# refuse TEXT MESSAGE: a template of these lines is refused with this message.
+refuse() {
+    printf "$1" > "$work/odd.cu"
+    if build/amalgamate embed "$work/odd.cu" > /dev/null 2> "$work/said"; then
+        fail "a template is refused: $2"
+    else
+        check "a template is refused in words: $2" grep -q -F -e "odd.cu:$2" "$work/said"
+    fi
+}
+refuse '//@key a  one\n$a $b;\n' "2: no line '//@key b' declares this placeholder"
+refuse '//@key a  one\n//@key b  two\n$a\n' "2: nothing uses placeholder 'b'"
+refuse '//@if c\n//@end\n' "1: no line '//@key c' declares this placeholder"
+refuse '//@key a  one\n//@if a\n$a\n' '3: an //@if has no //@end'
+refuse '//@key a  one\n$a\n//@else\n' '3: there is no //@if before this line'
+refuse '//@key a  one\n$a\n//@end\n' '3: there is no //@if before this line'
+printf '//@key a  one\n  //@if a\n$a\n  //@else\n  //@end\n' > "$work/even.cu"
+check 'a template is taken' build/amalgamate embed "$work/even.cu"
+
 echo '#include "einnet.h"
 int version(void);
 int version(void) { return EIN_CODEGEN + (ein_gpu_name(0) != 0); }' > "$work/use.c"
