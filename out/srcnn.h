@@ -20,12 +20,12 @@ typedef struct srcnn srcnn;
 typedef struct srcnn_options {
     // Device memory of SRCNN_ARENA_BYTES, 256-byte aligned. NULL: create allocates it.
     void *arena;
-    // Told of every step that a plain run has launched: for events between steps, NVTX ranges,
-    // logs. A recorded graph is replayed without it. NULL: nobody asks.
+    // Called after the launch of each step: for events between steps, NVTX ranges, logs. Not called
+    // when run replays a recorded graph. NULL: no calls.
     void (*step)(void *user, const char *name, cudaStream_t stream);
-    void *user;
-    // Nonzero: every kernel is launched when the one before it is over. Else, on sm_90 and later,
-    // some are launched before and wait (programmatic dependent launch).
+    void *user;  // handed to `step`
+    // Nonzero: no kernel begins before the one in front of it has ended. Else, on sm_90 and later,
+    // some are launched earlier and wait for its results (programmatic dependent launch).
     int no_early_launch;
 } srcnn_options;
 
@@ -50,18 +50,20 @@ typedef struct srcnn_info {
     unsigned long long manifest;  // hash of the weights' names, types and shapes
 } srcnn_info;
 
-// All return 0, or another number with the reason in srcnn_error.
-// Calls for a handle come one at a time, with the device current that was so at create.
+// Functions that return an int return 0, or another number; then srcnn_error says why.
+// One thread at a time uses a handle, with the device current that was current at create.
 // `weights` is the blob written by `einnet pack`, in host memory, and is not kept; `o` may be NULL.
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int srcnn_create(srcnn **m, const void *weights, size_t bytes, const srcnn_options *o);
-// `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. Before a caller's own capture the handle has to have run once:
-// libraries load code in their first calls, which a capture may not allow. All runs of a handle use
-// its arena: what an earlier one has put on another stream must be over, as all must before capture
-// and destroy.
+// `in` and `out` are host arrays of device pointers, in declared order and 16-byte aligned. An
+// output may not overlap an input or another output. run enqueues its work on `stream`, allocates
+// nothing and never synchronises. All runs of a handle use one arena: when the stream changes, the
+// run before must have ended, as all must have before capture and destroy. To record run into a
+// graph of your own, call it once before: libraries load code at their first call, which may not be
+// captured.
 int srcnn_run(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream);
-// Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
+// Runs once, which writes `out`, and records a CUDA graph, which later runs with the same addresses
+// replay. It replaces the graph of an earlier call. Waits until that run is over.
 int srcnn_capture(srcnn *m, const void *const *in, void *const *out);
 // Frees all that create made; NULL is fine.
 void srcnn_destroy(srcnn *m);

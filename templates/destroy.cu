@@ -31,5 +31,5 @@ void $model_destroy($model *m) {
 }
 
 const char *$model_error(const $model *m) {
-    return m ? m->error : "there is no handle: host memory is exhausted";
+    return m ? m->error : "there is no handle: create had no host memory or was not called";
 }

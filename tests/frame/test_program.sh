@@ -83,6 +83,28 @@ for place in "${at:-0}" 0; do
         fail "workspace at $place: exit code $code" "$work/said"
 done
 
+# A caller's program from the header alone.
+cat > "$work/m.ein" << 'end'
+ein 1
+model m
+input x: f32[2,4]
+weight w: f32[4,3] = randn(seed=1)
+output y
+y[n,f] = relu(sum(c) x[n,c] * w[c,f])
+end
+sed 's/2,4/2,5/; s/4,3/5,300/' "$work/m.ein" > "$work/n.ein"
+for prefix in net other; do
+    model=$work/m.ein
+    [ $prefix = net ] || model=$work/n.ein
+    check "caller: emit $prefix" build/einnet emit "$model" --prefix $prefix -o "$work/$prefix.cu" \
+        --header "$work/$prefix.h"
+    check "caller: pack $prefix" build/einnet pack "$model" -o "$work/$prefix.weights"
+done
+cp tests/frame/caller.cu "$work"
+check 'caller: build' tests/judge/judgecc --mode san -o "$work/caller" "$work/caller.cu" \
+    "$work/net.cu" "$work/other.cu"
+check 'caller: run' sh -c "cd '$work' && ./caller"
+
 # What bench/launch.cu prints of launches.
 check 'launches: build' tests/judge/judgecc --quick -o "$work/launch" bench/launch.cu
 check 'launches: run' "$work/launch"
