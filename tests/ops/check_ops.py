@@ -816,6 +816,7 @@ def main(evaluate_=evaluate, refuse_=refuse):
             global G
             G = np.random.default_rng(args.seed)
             R.seed("%s %d" % (op, args.seed))
+            before = unknown
             for _ in range(args.count):
                 case = GENERATORS[op](op)
                 got = evaluate_(einnet, case, path)
@@ -829,6 +830,9 @@ def main(evaluate_=evaluate, refuse_=refuse):
                 if problem or args.verbose:
                     shapes = " ".join("_" if a is None else str(list(a.shape)) for a in case.inputs)
                     print("%s  # %s: %s" % (case.call(), shapes, problem or "ok"))
+            if unknown - before == args.count:
+                failed += 1
+                print("%s: no case was compared: expected() needs a reference of its own" % op)
         for bad in [] if args.only else BAD:
             problem = refuse_(einnet, bad, path)
             passed, failed = passed + (not problem), failed + bool(problem)
