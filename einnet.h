@@ -18183,7 +18183,10 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     r->device = ein__cost_field(z, &at);
     if (!r->device || !*r->device) ein__cost_error(z, at, "a row begins with a device");
     r->key = ein__cost_field(z, &at);
-    if (!r->key || !*r->key) ein__cost_error(z, at, "the key of a call is missing");
+    if (!r->key || !*r->key)
+        ein__cost_error(z, at,
+                        "the key of a call is missing (a row is: device, key, picoseconds, "
+                        "spread, versions, with a tab between two)");
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
     const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
     if (!z->failed && !ein__is_cost_key(r->key))
@@ -18238,7 +18241,7 @@ static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
         ein__table_error(
             ctx, r->file, (ein__pos){r->line, 1},
             ein__namef(ctx,
-                       "%lld ps for '%s%s%s', but %s:%u: says %lld ps; --prefer first, last or "
+                       "%lld ps for '%s%s%s', but %s:%u says %lld ps; --prefer first, last or "
                        "fastest decides",
                        (long long)r->ps, r->key, *r->algorithm ? " algo=" : "", r->algorithm,
                        old->file, (unsigned)old->line, (long long)old->ps));

@@ -411,6 +411,12 @@ static int open_direct(const char *path) {
     return fd;
 }
 
+static bool dead_link(cli_error *error, const char *path) {
+    char name[400];
+    return cli_fail(error, CLI_IO, "%s: a symbolic link to a file that does not exist",
+                    cli_escape(name, sizeof name, path));
+}
+
 static bool open_target(cli_sink *sink, const char *path, cli_error *error) {
     struct stat old;
     if (!strcmp(path, "-")) {
@@ -419,6 +425,11 @@ static bool open_target(cli_sink *sink, const char *path, cli_error *error) {
         return sink->fd >= 0 || io_error(error, sink->path, errno);
     }
     bool exists = !stat(path, &old);
+    int failure = errno;
+    if (!exists && !lstat(path, &old)) {  // a rename would put a file in the link's place
+        sink->path = copy_string(path);
+        return failure == ENOENT ? dead_link(error, path) : io_error(error, path, failure);
+    }
     if (exists && !S_ISREG(old.st_mode)) {
         sink->path = copy_string(path);
         sink->fd = open_direct(path);

@@ -54,7 +54,7 @@ static int set_dim(const cmd_args *args, ein_ctx *ctx, const char *text) {
     }
     if (*s || s == digits || length >= sizeof name) {
         char shown[120];
-        return cmd_usage(args, "--dim needs NAME=N with a count N, not '%s'",
+        return cmd_usage(args, "--dim needs NAME=N with a number N of at most 18 digits, not '%s'",
                          cli_escape(shown, sizeof shown, text));
     }
     memcpy(name, text, length);

@@ -157,6 +157,7 @@ expect 2 'license with a newline' "$einnet" emit m.ein -o - --license "$(printf 
 for value in N N= N=-1 N=x N=1x =2 N=99999999999999999999 N=2.0 N=0x2; do
     expect 2 "--dim $value" "$einnet" emit m.ein -o - --dim "$value"
 done
+says "a number N of at most 18 digits, not 'N=0x2'"
 expect 3 'a size of 0' "$einnet" emit m.ein -o - --dim N=0
 printf '%s\n' 'ein 1' 'model pads' 'dim P = 1' 'input x: f32[1,3,4,4]' 'output y' \
     'weight k: f32[3,3,3,3] = randn()' 'y = Conv(x, k; pads=P)' > pads.ein
@@ -544,6 +545,16 @@ ln -s target.cu through.cu
 : > target.cu
 expect 0 'through a symbolic link' "$einnet" emit m.ein -o through.cu
 [ -L through.cu ] && cmp -s target.cu m.cu && pass || fail 'the link stays, its target is written'
+ln -s absent.cu dead.cu
+ln -s round.cu round.cu
+for path in dead.cu round.cu; do
+    expect 5 "through a symbolic link to nothing, $path" "$einnet" emit m.ein -o $path
+    [ -L $path ] && pass || fail "$path stays a link"
+done
+says 'round.cu: Too many levels of symbolic links'
+expect 5 'over a symbolic link to nothing' "$einnet" emit m.ein -o new.cu --header dead.cu
+says 'dead.cu: a symbolic link to a file that does not exist'
+[ -e new.cu ] || [ -e absent.cu ] && fail 'then nothing is written' || pass
 chmod 640 target.cu
 expect 0 'over a file with permissions' "$einnet" emit m.ein -o target.cu --dim N=3
 [ "$(stat -c %a target.cu)" = 640 ] && pass || fail 'permissions stay'

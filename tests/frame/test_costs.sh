@@ -20,6 +20,7 @@ printf 'h200\n' > "$work/table"
 $einnet emit models/dcgan.ein --costs "$work/table" -o - 2>&1 > "$work/out" | head -1 > "$work/log"
 grep -q "^[^ ]*table:1:5: the key" "$work/log" && pass || fail 'the table of an error' "$work/log"
 refuse 'no key' 1:5 'h200'
+grep -q 'with a tab between two' "$work/log" && pass || fail 'it says what a row is' "$work/log"
 refuse 'an empty key' 2:6 '# comment\nh200\t\t1\n'
 refuse 'no device' 1:1 '\tgemm\t1\n'
 refuse 'no cost' 1:11 'h200\tgemm \n'
@@ -79,7 +80,7 @@ printf 'h200\tconv x algo=1\t40\t3\tcudnn 91900\nh200\tgemm y\t7\t1\tcublas 1301
 printf 'h200\tconv x algo=1\t90\t3\tcudnn 91901\r\nh200\tconv x algo=0\t45\t\tcudnn 91900\n' \
     > "$work/c"
 $einnet costs "$work/a" "$work/b" > "$work/out" 2> "$work/log"
-[ $? = 3 ] && [ ! -s "$work/out" ] && grep -q 'b:1:1: 40 ps .*/a:1: says 50 ps' "$work/log" &&
+[ $? = 3 ] && [ ! -s "$work/out" ] && grep -q 'b:1:1: 40 ps .*/a:1 says 50 ps' "$work/log" &&
     pass || fail 'tables that differ' "$work/log"
 for prefer in first:50 last:40 fastest:40; do
     $einnet costs "$work/a" "$work/b" --prefer ${prefer%:*} 2> "$work/log" |
