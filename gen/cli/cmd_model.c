@@ -6,8 +6,8 @@
 #include <string.h>
 
 const cmd_option cmd_size_options[] = {
-    {"dim", "NAME=N...", "give a dim another value"},
-    {"small", NULL, "use the model's small sizes"},
+    {"dim", "NAME=N...", "give a dim of the model another value"},
+    {"small", NULL, "use the sizes of the model's `small` lines"},
     {NULL, NULL, NULL},
 };
 
@@ -19,15 +19,15 @@ const cmd_option cmd_name_options[] = {
 
 const cmd_option cmd_plan_options[] = {
     {"gpu", "NAME", "plan for this GPU; default h200; 'help' lists them"},
-    {"costs", "FILE...", "a table of measured costs"},
-    {"prefer", "WHICH", "of tables that differ: first, last or fastest"},
-    {"libs", "NAMES", "libraries that the program may call: all, cublas or none"},
-    {"baseline", NULL, "no derivation: one call or kernel per operator"},
-    {"branches", "N", "steps side by side in a recorded graph, 1 to 4; default 4"},
+    {"costs", "FILE...", "a table of measured costs (see einnet probe)"},
+    {"prefer", "WHICH", "which of rows that differ counts: first, last or fastest"},
+    {"libs", "NAMES", "libraries that the program may call: all (default), cublas or none"},
+    {"baseline", NULL, "no derivation: one call or kernel for each operator"},
+    {"branches", "N", "most steps side by side in a recorded CUDA graph, 1 to 4; default 4"},
     {"math", "MODE", "arithmetic of products: fp32 (default), tf32 or fp16"},
-    {"only-math", NULL, "no more exact arithmetic than that, even where it is cheaper"},
-    {"inspect", NULL, "keep every value, so that the test program can report errors"},
-    {"keep-fp32", "NODE,...", "tensors or blocks that keep FP32 whatever the mode"},
+    {"only-math", NULL, "with --math: no more exact arithmetic, even where that is cheaper"},
+    {"inspect", NULL, "keep all values in memory; the test program compares them (--errors)"},
+    {"keep-fp32", "NODE,...", "tensors or blocks that stay FP32 whatever --math says"},
     {NULL, NULL, NULL},
 };
 

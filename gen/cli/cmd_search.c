@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 const cmd_option cmd_search_options[] = {
-    {"depth", "N", "rules in a row; default 8"},
-    {"states", "N", "definitions of one problem; default 1000"},
-    {"rules", "[-]LIST", "only these rules, or all but them; 'help' lists them"},
-    {"no-converge", NULL, "no derivation towards library calls"},
-    {"no-fingerprint", NULL, "take up again what is known already, to see what that saves"},
-    {"intensity", "N", "operations an element that memory hides; default 4"},
-    {"stats", NULL, "print what the search did to standard error"},
+    {"depth", "N", "most rules applied in a row; default 8"},
+    {"states", "N", "most equivalent definitions of one contraction; default 1000"},
+    {"rules", "[-]LIST", "use only these rules or, with '-', all others; 'help' lists them"},
+    {"no-converge", NULL, "do not build the operands that library calls lack"},
+    {"no-fingerprint", NULL, "explore known definitions again: shows what skipping them saves"},
+    {"intensity", "N", "operations an element up to which a kernel is memory-bound; default 4"},
+    {"stats", NULL, "print counts of the search (ein_stats) to standard error"},
     {NULL, NULL, NULL},
 };
 

@@ -24,8 +24,8 @@ enum { ALIGN = 256, VERSION = 1 };
 static const char magic[8] = {'E', 'I', 'N', 'W', 'G', 'H', 'T', '1'};
 
 const cmd_option cmd_weight_options[] = {
-    {"blob", "NAME=FILE...", "safetensors file of the model's blob NAME"},
-    {"weight", "NAME=FILE.npy...", "values of one weight"},
+    {"blob", "NAME=FILE...", "take this safetensors file for the model's blob NAME"},
+    {"weight", "NAME=FILE.npy...", "take these values for weight NAME"},
     {NULL, NULL, NULL},
 };
 

@@ -17,22 +17,22 @@ static const cmd_option output_option[] = {
 
 static const cmd_option emit_options[] = {
     {"output", "OUT.cu", "the CUDA source; '-' is standard output"},
-    {"header", "OUT.h", "its declarations, for the programs that call it"},
-    {"test", "OUT_test.cu", "a program that checks and times OUT.cu"},
-    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
+    {"header", "OUT.h", "the declarations of OUT.cu, for programs that call it"},
+    {"test", "OUT_test.cu", "a program that compares OUT.cu with naive kernels, and times it"},
+    {"form", "N", "each contraction by its N-th best derivation, to compare these"},
     NO_OPTION,
 };
 
 static const cmd_option check_options[] = {
     {"header", "OUT.h", "compare this file too"},
     {"test", "OUT_test.cu", "compare this file too"},
-    {"form", "N", "as emit has it"},
+    {"form", "N", "as emit was given it"},
     NO_OPTION,
 };
 
 static const cmd_option fmt_options[] = {
-    {"output", "FILE", "write there, the model's own file included"},
-    {"check", NULL, "only print what would change"},
+    {"output", "FILE", "write there, which may be the model itself; standard output without it"},
+    {"check", NULL, "print what would change; exit code 1 if something would"},
     NO_OPTION,
 };
 
@@ -42,53 +42,53 @@ static const cmd_option pack_options[] = {
 };
 
 static const cmd_option eval_options[] = {
-    {"out", "DIR", "directory of the results, one NAME.npy an output"},
-    {"in", "NAME=FILE.npy...", "values of an input; seeded ones without it"},
-    {"weights", "FILE", "weights from a packed file"},
+    {"out", "DIR", "directory for the results: a file NAME.npy for each output"},
+    {"in", "NAME=FILE.npy...", "values of an input; without it, seeded random ones"},
+    {"weights", "FILE", "weights from a file that einnet pack wrote"},
     NO_OPTION,
 };
 
 static const cmd_option import_options[] = {
-    {"output", "MODEL.ein", "default: standard output, which needs --weights"},
-    {"weights", "FILE", "where the weights go, as safetensors"},
+    {"output", "MODEL.ein", "the model; default: standard output, which needs --weights"},
+    {"weights", "FILE", "safetensors file for the weights; default: beside MODEL.ein"},
     {"name", "NAME", "the model's name"},
-    {"dim", "NAME=N...", "size of a symbolic dimension"},
-    {"const", "NAME=FILE.npy...", "fix an input to these values"},
-    {"end", "TENSOR...", "end the model at these tensors instead of its outputs"},
+    {"dim", "NAME=N...", "the size of a symbolic dimension"},
+    {"const", "NAME=FILE.npy...", "make an input a constant of these values"},
+    {"end", "TENSOR...", "make this tensor an output, and leave out what is behind it"},
     NO_OPTION,
 };
 
 static const cmd_option graph_options[] = {
-    {"json", NULL, "operators, shapes, attributes and equations as JSON"},
+    {"json", NULL, "print operators, shapes, attributes and equations as JSON"},
     {"output", "FILE", "write there; standard output without it"},
     NO_OPTION,
 };
 
 static const cmd_option explain_options[] = {
-    {"all", NULL, "every candidate, not only the best two and the original one"},
-    {"json", NULL, "for other programs"},
+    {"all", NULL, "every candidate; else the best two and the original one"},
+    {"json", NULL, "print JSON"},
     {"output", "FILE", "write there; standard output without it"},
     NO_OPTION,
 };
 
 static const cmd_option verify_options[] = {
-    {"candidate", "ID", "only this candidate of those that explain --all lists"},
-    {"form", "N", "contractions by their N-th best derivation whatever it costs, to compare"},
+    {"candidate", "ID", "prove only this candidate, by its number in explain --all"},
+    {"form", "N", "each contraction by its N-th best derivation, to compare these"},
     NO_OPTION,
 };
 
 static const cmd_option probe_options[] = {
     {"output", "PROBE.cu", "the CUDA source; '-' is standard output"},
-    {"part", "I/N", "part I of N: the kernels in N programs, library calls in the first"},
-    {"estimates", NULL, "instead, what tables have of kernels and plans beside the estimates"},
-    {"kernels", "COUNT", "at most so many kernels, those of the best plans; default 120"},
+    {"part", "I/N", "the I-th of N programs that share the kernels; the first has the calls"},
+    {"estimates", NULL, "no program: measured kernels and plans, each beside its estimate"},
+    {"kernels", "COUNT", "at most COUNT kernels, those of the cheapest plans; default 120"},
     NO_OPTION,
 };
 
 static const cmd_option costs_options[] = {
-    {"prefer", "WHICH", "of rows that differ: first, last or fastest"},
-    {"estimates", NULL, "instead, what was measured beside the estimates"},
-    {"gpu", "NAME", "whose rows --estimates takes; default h200"},
+    {"prefer", "WHICH", "which of rows that differ is kept: first, last or fastest"},
+    {"estimates", NULL, "no table: key, measured ps, spread and estimated ps of each call"},
+    {"gpu", "NAME", "the GPU whose rows --estimates takes; default h200"},
     NO_OPTION,
 };
 
@@ -98,7 +98,9 @@ static const cmd_command commands[] = {
         .operands = "MODEL.ein",
         .count = 1,
         .summary = "Writes a model as one self-contained CUDA source file",
-        .detail = "Nothing is written unless everything could be made.\n",
+        .detail =
+            "Example: einnet emit net.ein -o net.cu --header net.h --math tf32 --gpu orin-nx\n"
+            "No file is written unless all could be made.\n",
         .options = {emit_options, cmd_name_options, cmd_plan_options, cmd_size_options,
                     cmd_search_options},
         .run = cmd_emit,
@@ -108,7 +110,8 @@ static const cmd_command commands[] = {
         .operands = "MODEL.ein OUT.cu",
         .count = 2,
         .summary = "Tells whether emitted files are what emit makes now",
-        .detail = "Give the options that emit was given. Differences are printed; exit code 1.\n",
+        .detail =
+            "Give it the options that emit was given. Differences are printed; exit code 1.\n",
         .options = {check_options, cmd_name_options, cmd_plan_options, cmd_size_options,
                     cmd_search_options},
         .run = cmd_check,
@@ -175,8 +178,9 @@ static const cmd_command commands[] = {
         .more = 1,
         .summary = "Tells how contractions are derived: steps, rules, costs",
         .detail =
-            "VALUE is a contraction, the map that one kernel computes with it (steps in emitted\n"
-            "files have such names) or a block; without it all contractions are told.\n",
+            "VALUE is a contraction, a map that one kernel computes with a contraction (an "
+            "emitted\n"
+            "file names its steps so) or a block. Without it: all contractions of the model.\n",
         .options = {explain_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_explain,
     },
@@ -187,9 +191,10 @@ static const cmd_command commands[] = {
         .more = 1,
         .summary = "Proves that the plan computes what the model says",
         .detail =
-            "Give --small for models whose sizes are too large to evaluate one by one. With\n"
-            "--candidate, VALUE names the contraction if there are several (merges, which\n"
-            "begin with 1000000, need none); the options must be those that explain was given.\n",
+            "Both are evaluated modulo 2^61-1 at random places of every output. Where full sizes\n"
+            "take too long, give --small. With --candidate, VALUE says of which contraction,\n"
+            "unless there is one only or ID is a merge (1000000 and above); give the options\n"
+            "that explain was given.\n",
         .options = {verify_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_verify,
     },
@@ -200,9 +205,9 @@ static const cmd_command commands[] = {
         .more = CMD_OPERANDS - 1,
         .summary = "Writes a program that measures calls and kernels for --costs",
         .detail =
-            "It measures the library calls that planning these models asked for, and kernels\n"
-            "of the plans compared, that no table has, and prints rows for one: ./probe >>\n"
-            "TABLE. With --help it tells what else it can do.\n",
+            "It runs on the GPU and measures what no --costs table has: the library calls that\n"
+            "planning these models asked for, and kernels of the plans that were compared.\n"
+            "Add the rows that it prints to a table: ./probe >> TABLE. See also ./probe --help.\n",
         .options = {probe_options, cmd_name_options, cmd_plan_options, cmd_size_options,
                     cmd_search_options},
         .run = cmd_probe,
@@ -214,8 +219,8 @@ static const cmd_command commands[] = {
         .more = CMD_OPERANDS - 1,
         .summary = "Merges tables of measured costs into one, sorted",
         .detail =
-            "Rows for one call, algorithm and version of the library that differ are an error\n"
-            "without --prefer. Comments are left out.\n",
+            "Rows that give one call, algorithm and library version different costs are an error\n"
+            "without --prefer. Comments are dropped.\n",
         .options = {output_option, costs_options, NULL, NULL},
         .run = cmd_costs,
     },
@@ -229,9 +234,14 @@ static void print_overview(FILE *out) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
     }
     fputs(
+        "\nFrom ONNX to CUDA:\n"
+        "  einnet import net.onnx -o net.ein --weights net.safetensors\n"
+        "  einnet emit net.ein -o net.cu --header net.h --test net_test.cu\n"
+        "  einnet pack net.ein -o net.weights\n"
         "\neinnet COMMAND --help tells more; einnet --version prints the version. '-' as MODEL is\n"
-        "standard input. Exit codes: 0 fine, 1 differs, 2 usage, 3 bad input, 4 unsupported\n"
-        "operator, 5 input/output, memory, or beyond a limit.\n",
+        "standard input. An option with '...' behind its value may be repeated.\n"
+        "Exit codes: 0 fine, 1 differs, 2 usage, 3 bad input, 4 unsupported operator,\n"
+        "5 input/output, memory, or beyond a limit.\n",
         out);
 }
 

@@ -51,6 +51,8 @@ says() {
 expect 0 'version' "$einnet" --version
 says 'einnet 0.'
 expect 0 'help' "$einnet" --help
+sed -n 's/^  einnet \([a-z]*\) .*/\1/p' out > "$found"
+[ "$(tr '\n' ' ' < "$found")" = 'import emit pack ' ] && pass || fail 'help: from ONNX to CUDA' out
 expect 2 'no command' "$einnet"
 expect 2 'unknown command' "$einnet" emti
 says "did you mean 'emit'"
