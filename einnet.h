@@ -21,8 +21,8 @@
 //     if (ein_get_status(ctx)) fputs(ein_error(ctx), stderr);
 //     ein_close(ctx);
 // Errors are sticky: after the first one every call returns it at once and does nothing, so calls
-// may be written in a row and tested once. Of no context (ein_open had no memory) every status is
-// EIN_RESOURCES.
+// may be written in a row and tested once. A NULL context, as ein_open gives without memory, has
+// the status EIN_RESOURCES.
 //
 // WHAT IT DOES
 //     text -parse-> graph -lower-> expressions -derive, plan-> steps -emit-> .cu .h
@@ -42,20 +42,21 @@
 //     output y, z                             before or after y is defined
 //     y = Conv(x, k; strides=2, pads=1)       ONNX operator, opset 21; `_` omits an operand
 //     t[n,f,h] = sum(c) a[n,c,h-1] * b[f,c] where h in 0:H, pad a 0
-// `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
-// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 u8 i32 i64
-// bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
-// number where ONNX wants a list holds for every spatial axis, in Pad for every axis. What ONNX
-// passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max) is an attribute;
-// a type is a word (to=f16). Positions of Gather and GatherElements count from 0.
+// `#` starts a comment. A statement is one line; lines that are indented further than its first one
+// continue it. Names are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16
+// bf16 i8 u8 i32 i64 bool. Attribute values are integer expressions over dims, numbers, words,
+// strings or lists; a number where ONNX wants a list holds for every spatial axis, in Pad for every
+// axis. What ONNX passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max)
+// is an attribute; a type is a word (to=f16). Positions of Gather and GatherElements count from 0.
 //   Equations. Subscripts: + - * and floored / % by constants. An index's range comes from `where`,
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
-// outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
-// where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
-// log sqrt rsqrt erf sin cos atan sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
-// quot(a,b), which is rounded to zero, and rem(a,b), what that leaves, select(a < b, p, q),
-// idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is an equation too,
-// `half[] = 0.5`, and a constant of the program; a weight is not.
+// outside a tensor is an error unless `pad T v` is given. A guard `[i < n]` is 1 where it holds and
+// 0 elsewhere, and what it multiplies is evaluated only where it holds. sum prod max min reduce and
+// bind like multiplication. Functions: relu tanh exp log sqrt rsqrt erf sin cos atan sigmoid abs
+// neg floor ceil square, pow(a,b) min(a,b) max(a,b), quot(a,b), which is rounded to zero, and
+// rem(a,b), what that leaves, select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the
+// position held in i. A number is an equation too, `half[] = 0.5`, and a constant of the program; a
+// weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
 // inputs and own names, and calls blocks above it. A block that makes its result by a call,
@@ -72,18 +73,19 @@
 // library's algorithm: cuDNN's number; an engine of its graph API with its settings, type=choice,
 // `engine:28,2=5,13=0`; or `lt:` and what cublasLt's is set to. The fastest row of a key is used,
 // those of the newest library alone, and its algorithm is pinned: the emitted create takes it where
-// the library has the row's version and accepts it, else what the library chooses. Instead of an
-// engine that is the first in cuDNN's order which works as FP32 or the mode asks, gives the same
-// bits on every run and is compiled already, else an algorithm of the older API.
+// the library has the row's version and accepts it, else what the library chooses. An engine that
+// cannot be taken is replaced by the first one in cuDNN's order that computes in FP32 or as the
+// mode asks, gives the same bits on every run and is compiled already, or else by an algorithm of
+// the older API.
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
 // `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes, `nhwc`), and of
 // generated kernels a kind and 16 hexadecimal digits, a hash of all that decides the kernel's text:
 // `kernel map 1a2b3c4d5e6f7081`, `kernel product 0123456789abcdef algo=64x64x16` with its tile. A
-// measured row wins over the estimate, which takes shares of the device's peak rates by kind of
-// call. ein_desc.intensity: a kernel with more operations an element (default 4) is priced by its
-// arithmetic as well as by its memory traffic.
+// measured row wins over the estimate, which is a roofline model: shares of the device's peak rates
+// by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4) is
+// priced by its arithmetic as well as by its memory traffic.
 //
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for, and
 // kernels of the plans that it compared, where no table has them: `einnet probe MODEL.ein...
@@ -194,13 +196,14 @@ typedef enum {
     EIN_EQUATIONS,   // every value's expression as a legal equation
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
     EIN_EXPLAIN_JSON,
-    EIN_CALLS,  // keys of the library calls that no cost table has, one a line, then kernels, each
-                // with its text behind the key; for ein_add_calls; see ein_desc.probe
-    EIN_COSTS,  // the rows of all cost tables given, as one
-    EIN_ESTIMATES,   // calls of the GPU that they have: key, measured and estimated picoseconds
-    EIN_CANDIDATES,  // kernels of candidate plans, and these plans, that tables have: as estimates,
-                     // and what these are made of; see ein_desc.probe
-    EIN_PROBE        // a CUDA program that measures them and prints rows for cost tables
+    EIN_CALLS,      // what no cost table has: keys of library calls, one a line, then kernels, each
+                    // with its text behind the key; for ein_add_calls; see ein_desc.probe
+    EIN_COSTS,      // the rows of all cost tables given, as one
+    EIN_ESTIMATES,  // calls that tables have for the GPU: key, measured picoseconds, spread,
+                    // estimated picoseconds
+    EIN_CANDIDATES,  // the same for kernels of candidate plans and for these plans, and the parts
+                     // of which each estimate is made; see ein_desc.probe
+    EIN_PROBE        // a CUDA program that measures EIN_CALLS and prints rows for cost tables
 } ein_output;
 
 typedef struct {
@@ -261,28 +264,28 @@ typedef struct {
     bool small;           // use the model's `small` dims
     bool baseline;        // no derivation: one library call or kernel per contraction
     int depth;            // rules in a row; default 8
-    int states;           // definitions of one problem; default 1000
+    int states;           // equivalent definitions of one contraction; default 1000
     const char *rules;    // names of the rules to use, separated by commas; "-a,b": all but these
     bool no_converge;     // no derivation towards library calls
     bool distances;       // ein_stats counts definitions by distance
-    bool no_fingerprint;  // states that are known already are queued again: for measurements
+    bool no_fingerprint;  // known definitions are explored again: shows what skipping them saves
     // Called during the search, which false ends with what it has, and during proofs, which false
     // makes fail.
     bool (*progress)(void *user, const ein_stats *stats);
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
-    int branches;         // of a recorded graph, at most; default 4, which is also the limit
+    int branches;         // most parallel branches of a recorded graph, 1 to 4; default 4
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;      // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    bool probe;      // planning keeps the calls it priced and its plans, for EIN_CALLS, EIN_PROBE
     ein_math math;   // EIN_MATH_TF32 needs a GPU that has it
     bool only_math;  // no plan in more exact arithmetic, even where one is cheaper
     int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none
-    bool inspect;     // every value keeps its memory, so that EIN_TEST can report each one's error
+    bool inspect;     // no value's memory is reused, so that EIN_TEST can report each one's error
 } ein_desc;
 
 typedef struct {
@@ -371,6 +374,24 @@ EIN_DEF const char *ein_operator_name(int index);  // NULL past the end
 // Internal types, in the order of the pipeline. There are no prototypes: all.h includes the modules
 // bottom-up and every function shared between modules is EIN__FN (static), so the compiler itself
 // refuses a call of a module further down.
+//
+// Words that comments of all modules use:
+//   scope      iterators with their ranges and a scalar body: the definition of a tensor. Traversal
+//              iterators come first, one for each dimension, then those that are reduced.
+//   value      a tensor of the program with its scope, or an input or weight. Its box is where its
+//              elements are; a read elsewhere gives the padding.
+//   map        a value whose scope reduces nothing; contraction: one that sums products of two
+//              reads, which are its factors; product: a contraction, or the kernel for one
+//   slot       an iterator's number in its scope
+//   subscript  the index form behind one dimension of a read: affine in atoms, which are iterators,
+//              quotients and remainders of forms. A digit is (i / d) % e of iterator i.
+//   place      a position in a value, one number for each dimension
+//   terms      what a reduction combines: one for each place of its reduced iterators
+//   taps       the places of a window; phases: places that agree modulo a stride or a factor
+//   lines      of a product's tile: rows or columns, whichever factor is meant
+//   parts      shares of a reduction's terms that blocks, warps or kernels have (split-K)
+//   at load    once, in create: so all is computed that depends on weights alone
+//   own        of kernels: generated from templates/, in contrast to calls of a library
 #ifndef EIN_INT_H
 #define EIN_INT_H
 
@@ -2123,8 +2144,9 @@ static void ein__lex_close(ein__lexer *z) {
     arrfree(z->pending);
 }
 /* ---- foreign.c ---- */
-// What other frameworks call the operators, attributes and functions that there are, and names that
-// are near to one of ours in letters alone: a hint at that one would mislead.
+// Hints for unknown names: what other frameworks call the operators, attributes and functions that
+// exist here, and names that only look like one of ours, where the hint at the nearest name would
+// mislead.
 
 // What an operator means that there is in ONNX alone: the import writes it out.
 #define EIN__IMPORTED "*"
@@ -2281,9 +2303,9 @@ static const char *ein__foreign_meant(const ein__foreign *table, size_t rows, co
 // The syntax tree, and the parser's first half: expressions and equations, by recursive descent
 // over the tokens of one statement. Parse functions report what is wrong and return NULL or false.
 //
-// Keywords are names that mean something in their place only. `weight` begins a declaration when a
-// name follows it and is a tensor in `weight = Relu(x)`; so no name has to be avoided. Two corners:
-// a tensor called `_` or, behind `pad`, `in` is written in quotes.
+// Keywords are recognised by their position only: `weight` begins a declaration when a name follows
+// it, and is a tensor in `weight = Relu(x)`. So no name has to be avoided. Two exceptions: a tensor
+// called `_` or, behind `pad`, `in` is written in quotes.
 
 typedef enum {
     EIN__ST_EIN,
@@ -6205,11 +6227,12 @@ static bool ein__op_tile(ein__op *o) {
 /* ---- ops_top.c ---- */
 // TopK: the largest or smallest elements along an axis, in order, and where they stand.
 //
-// How many come before an element is its place, so a row is sorted by comparing all pairs. Long
-// rows are cut into pieces, of which the first ones are kept so, and these again; or sorted pieces
-// become one two by two, for which every place asks by bisection how many of the left piece come
-// before it (Odeh et al., "Merge Path - Parallel Merging Made Simple", IPDPSW 2012). All of it is
-// equations. Equal elements keep their order; what is no number has no place.
+// An element's place in the order is the number of elements that come before it, so a short row is
+// sorted by comparing all pairs. A long row is cut into pieces. Either the first elements of each
+// piece are found in this way, and those of all pieces are treated alike; or sorted pieces are
+// merged in pairs, where every place of the merged piece finds by bisection how many elements of
+// the left piece come before it (Odeh et al., "Merge Path - Parallel Merging Made Simple", IPDPSW
+// 2012). All of it is written as equations. Equal elements keep their order; NaN has no place.
 
 // What is assumed, in pairs of elements that are compared in the same time: of a kernel's launch
 // and its ends, of a step of a bisection. How often pieces are cut.
@@ -13103,9 +13126,10 @@ EIN__FN bool ein__lower(ein_ctx *ctx) {
 }
 // expressions in the form that rules and kernels expect
 /* ---- rule.c ---- */
-// Which rules are on, and the two laws of ranges that rules and passes share: boundary tightening
-// and boundary relaxing (EinNet section 4.1). They hold because reading outside a value's box gives
-// its padding: whether a place is in the box or not, it is 0 there. rules.c is the whole table.
+// Which rules are enabled, and the two laws about ranges that rules and passes share: boundary
+// tightening and boundary relaxing (EinNet section 4.1). They hold because reading outside a
+// value's box gives its padding: whether a place is in the box or not, it is 0 there. rules.c is
+// the whole table.
 
 static bool ein__rule_on(const ein_ctx *ctx, ein__rule_id rule) {
     return ctx->rule_mask >> rule & 1;
@@ -13161,9 +13185,10 @@ static void ein__rule_relax_operand(const ein_ctx *ctx, ein__places *box, ein__p
     else box->hi = reads.hi - before;
 }
 /* ---- precision.c ---- */
-// The arithmetic of products (ein_desc.math), and what it says about sizes and keys. FP32 is FMA
-// and nothing else, but for products of what the model stores as halves, which are exact. TF32
-// takes f32 operands and rounds them to 10 bits of mantissa; FP16 takes halves. All add up in f32.
+// The arithmetic of products (ein_desc.math), and what follows from it for sizes of elements and
+// keys of cost tables. FP32 is FMA and nothing else, but for products of what the model stores as
+// halves, which are exact. TF32 takes f32 operands and rounds them to 10 bits of mantissa; FP16
+// takes halves. All add up in f32.
 
 static const char *ein__math_name(ein_math math) {
     static const char *const names[] = {"FP32", "TF32", "FP16"};
@@ -13290,7 +13315,7 @@ static int64_t ein__element_size(ein_ctx *ctx, ein__val v) {
 /* ---- basis.c ---- */
 // Small constant transforms: a reduction whose factors are small constant matrices, one per
 // summation iterator, and one read, V[i..] = sum(u,v) A[i,u] B[j,v] x[.., u, v]. It is separable: a
-// tile of x in registers, transformed along one axis after the other. What tells one is its
+// tile of x in registers, transformed along one axis after the other. One is recognised by its
 // expression alone.
 
 enum {
@@ -14223,11 +14248,12 @@ EIN__FN ein__band_tile ein__band_tiles(const ein__band *g) {
     return t;
 }
 /* ---- place.c ---- */
-// Places of extrema: where a row is largest or smallest. Two reductions over the same terms,
+// Argmax and argmin: the place where a row is largest or smallest. Two reductions over the same
+// terms,
 //     m[i] = max(r) v[i,r]        y[i] = min(r) select(v[i,r] == m[i], p[i,r], none)
-// are one over pairs (v, p): of two the one with the larger v stays, of equal ones that with the
-// smaller p, and (-inf, none) is what they begin with. So the terms are read once, and no rounding
-// can come between a term and the extremum that it is compared with.
+// are one reduction over pairs (v, p): of two pairs the one with the larger v is kept, of equal
+// ones that with the smaller p; (-inf, none) is the identity. So the terms are read once, and no
+// rounding can come between a term and the extremum that it is compared with.
 
 typedef struct ein__extremum {
     ein__val best;   // m
@@ -14323,7 +14349,8 @@ static bool ein__in_place(ein_ctx *ctx, const ein__val *order, ein__val v) {
     return false;
 }
 /* ---- integers.c ---- */
-// What integers an expression may come to, and whether its type holds them.
+// Interval analysis of integers: between which numbers the value of an expression lies, and whether
+// its type, or f32, can represent them all.
 
 typedef struct ein__numbers {
     double lo, hi;
@@ -14449,8 +14476,8 @@ static bool ein__fits_float(const ein_ctx *ctx, ein__ex ex) {
     return ein__int_numbers(ctx, ex, &r) && r.lo >= -16777216 && r.hi <= 16777216;
 }
 /* ---- copies.c ---- */
-// Maps that compute nothing: copies, and those that lay other values side by side. Where what they
-// copy is stored is mostly theirs to choose, and then they cost nothing.
+// Maps that compute nothing: copies and concatenations. The values that they copy can mostly be
+// stored where the copy is wanted, and then they cost nothing.
 
 static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
@@ -14591,7 +14618,8 @@ EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
     return ein__is_concat(ctx, v, &p);
 }
 /* ---- invert.c ---- */
-// The inverse of a read: where the reader's iterators are, told by those of what is read.
+// The inverse of a read: the reader's iterators as functions of the position in the value that it
+// reads.
 
 // Digits of an iterator that a read has: `scale` of the iterator are one of a digit, which takes
 // `size` values. All of the iterator is one digit.
@@ -15821,9 +15849,9 @@ static ein__val ein__rebuild_hoist(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 /* ---- nest.c ---- */
-// Concatenations that begin alike, as those of densely connected blocks do: each is the longest one
-// before it and what follows. All of them then are windows on the last one's memory, and nothing is
-// copied (layout.c).
+// Concatenations that begin alike, as in densely connected blocks (DenseNet): each becomes a
+// concatenation of the longest earlier one that it begins with, and of the rest. Then all of them
+// are views of the last one's memory, and nothing is copied (layout.c).
 
 enum { EIN__NEST_LOOKS = 64 };  // concatenations that one is compared with
 
@@ -16507,14 +16535,15 @@ static bool ein__widen_factors(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 /* ---- factors.c ---- */
 // Rule `factors`: a sum of products of which a factor is computed where it is multiplied, as
-// relu(x[m,k]) * w[k,n] or x[m,k] * u[k] * w[k,n], with that factor as a value of its own: then the
-// sum is a product that library calls and tiles know. An element of the value is made once instead
-// of once for every element of the other factor's. Of three factors and more two are summed first
-// where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
-// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
-// factor that has its iterators, and one of taps to the filter. A factor of places alone, as
-// cos(i*j), is a table, made at load. Where terms are sums of such products they are summed apart:
-// sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights beside what is no product.
+// relu(x[m,k]) * w[k,n] or x[m,k] * u[k] * w[k,n], gets that factor as a value of its own: then the
+// sum is a product as library calls and tiles compute it, and an element of the value is computed
+// once instead of once for every element of the other factor. Of three or more factors, two are
+// multiplied first where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is sum(i) x[b,i]
+// sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a factor that has
+// its iterators, and one of taps to the filter. A factor that depends on iterators alone, as
+// cos(i*j), becomes a table that is computed at load. Where terms are sums of such products they
+// are summed apart: sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights that are added
+// to what is no product.
 
 enum {
     EIN__FACTORS = 8,             // of a product
@@ -16991,16 +17020,16 @@ static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
     return apart.i == v.i ? ein__with_factors(z, v) : apart;
 }
 /* ---- turn.c ---- */
-// Rule `turn`: what one map alone reads is computed at the places that the map has for it,
-// M[x] = f(x, V[E(x)]) is f(x, V'[x]) with V'[x] = V[E(x)].
-// - A product that is read in another order of its dimensions. Whatever computes a product may
-//   store it in any order, and what M does is then an epilogue; behind a copy the order would only
-//   be found when layouts are chosen.
-// - A product that is read where M cannot run along it instead, as windows of a rolled image are
-//   put back: its loads then find the rows.
-// - Statistics of rows, as before a normalization whose result is cut into windows: with the map
-//   they are one kernel then. Where E leaves V, as where images are padded to whole windows, V'
-//   has to be the padding, 0, by itself: sums of what is 0 there.
+// Rule `turn`: a value that only one map reads is computed in the map's own index space, M[x] =
+// f(x, V[E(x)]) is f(x, V'[x]) with V'[x] = V[E(x)]. It is applied to
+// - products that are read with their dimensions in another order: a product may be stored in any
+//   order, and M becomes its epilogue. Behind a copy the order would only be found when layouts are
+//   chosen;
+// - products along which M cannot run, as where windows of a rolled image are put back: then the
+//   loads of the product find its rows;
+// - statistics of rows, as in front of a normalization whose result is cut into windows: then they
+//   are one kernel with the map. Where E leaves the box of V, as where images are padded to whole
+//   windows, V' must come to the padding, 0, by itself, as sums of zeros do.
 
 // Statistics of a map; places that it may have in percent of theirs, where some are padding.
 enum { EIN__TURNED = 4, EIN__TURNED_PLACES = 150 };
@@ -17297,9 +17326,9 @@ static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 /* ---- rounds.c ---- */
-// Rule `rounds`: products with one weight at several places of one tensor, as an unrolled
-// recurrence has them, are one product over these places, v_t[i,j] = sum(k) x[t,i,k] w[j,k] is
-// V[t,i,j] with V[s,i,j] = sum(k) x[s,i,k] w[j,k]: the weight is read once, not once a place.
+// Rule `rounds`: products of one weight with several slices of one tensor, as an unrolled
+// recurrence has them, become one product over all these slices, v_t[i,j] = sum(k) x[t,i,k] w[j,k]
+// is V[t,i,j] with V[s,i,j] = sum(k) x[s,i,k] w[j,k]: the weight is read once, not once a slice.
 
 // Such a product: its factors, which of them is x, and the dimension of x in which it has one place
 // of several.
@@ -17407,19 +17436,19 @@ static ein__val ein__rebuild_rounds(ein__pass *z, ein__val v) {
                         ein__ex_read(ctx, all, 0, at, old.shape.rank + 1));
 }
 /* ---- apart.c ---- */
-// Rule `apart`: a dimension that numbers two others, i = d * x + y, is these two, V'[x,y] is
-// V[d * x + y], where that takes quotients and rests out of the program and brings none into it.
-// Exporters count heads together with batches, or windows with images, in front of an attention and
-// take them apart again behind it or for a mask; read by digits, neither products nor what follows
-// can lie in the order that others want.
+// Rule `apart`: a flattened dimension, i = d * x + y, is split into the two again, V'[x,y] is V[d *
+// x + y], where that removes divisions and remainders from the program and adds none. Exporters
+// flatten heads and batches, or windows and images, into one dimension in front of an attention and
+// split it behind it or for a mask; while such a dimension is read through / and %, neither
+// products nor what follows them can be laid out in the order that others want.
 //
-// Dimensions that iterators connect, V[.., i, ..] = f(W[.., i, ..]), are one group, taken apart
-// together. All that a group meets elsewhere, inputs and outputs, sums, reads at other places,
-// stays as it is and must see no digit that it did not see before.
+// Dimensions that iterators connect, V[.., i, ..] = f(W[.., i, ..]), are one group and are split
+// together. All else that a group meets (inputs and outputs, sums, reads at other places) stays as
+// it is, and no division or remainder may be added there.
 //
-// What is read at a number of digits, M[c,y,x] = V[4 * c + 2 * (y % 2) + x % 2, y / 2, x / 2] as
-// pixels are shuffled and patches put together, can be stored where M is once that dimension is
-// taken apart, and M is a view of it.
+// A value that is read at a number made of digits, M[c,y,x] = V[4 * c + 2 * (y % 2) + x % 2, y / 2,
+// x / 2], as by a pixel shuffle or where patches are put together, can be stored in M's place once
+// that dimension is split, and M is a view of it.
 
 enum {
     EIN__APART_TRIES = 4,   // divisors that one group is tried with
@@ -18483,7 +18512,8 @@ static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__kind kind, uint6
              (unsigned long long)id);
 }
 /* ---- reads.c ---- */
-// How reads lie in memory, and what a product's loads of a factor take for that.
+// How reads access memory (steps, runs, guards), and how the threads of a product load a factor
+// accordingly.
 
 // How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
 // the data decide. Inside floor and mod it is the step between two wraps.
@@ -18691,11 +18721,12 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     return l;
 }
 /* ---- patch.c ---- */
-// Patches: what a tile's lines see of a factor that is read through windows, as the first
-// convolutions of networks read an image of few channels. Where windows overlap a tile that loads
-// each line's terms loads most elements many times, one by one; a block that has the patch in
-// shared memory loads each once and multiplies from there (templates/tiles_patch.cu). A tile's
-// lines are then a box of positions instead of a run of them, a power of two along each iterator.
+// Patches: the part of a factor that a tile reads through windows, as the first convolutions of
+// networks read an image of few channels. Where windows overlap, a tile that loads the terms of
+// every line (row or column) loads most elements many times, one by one; a block that keeps the
+// patch in shared memory loads each once and multiplies from there (templates/tiles_patch.cu). The
+// lines of a tile are then a box of positions, a power of two along each iterator, instead of
+// consecutive ones.
 
 enum {
     EIN__BOXES = 3,               // numbers of lines that tiles with patches have ...
@@ -18830,10 +18861,11 @@ static bool ein__patch_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *re
 }
 /* ---- product.c ---- */
 // Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
-// its iterators. Those that only one factor has count the rows of a tile, those that only the other
-// has its columns, the rest batches; all that is summed counts terms. A convolution is such a
-// product as it stands, its window and its padding part of how one factor is read (implicit GEMM).
-// The columns are those of the factor along which the result's neighbours lie.
+// its iterators. Iterators that only one factor has count the rows of a tile, those that only the
+// other has count its columns, the rest count batches; those that are summed count terms. A
+// convolution is such a product as it stands, its window and its padding part of how one factor is
+// read (implicit GEMM). The columns are those of the factor along which the result's neighbours
+// lie.
 
 enum { EIN__CROSS_VALUES = 2 };  // that a row, or a column, has of each term (cross.c)
 
@@ -19621,8 +19653,8 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     return best;
 }
 /* ---- operations.c ---- */
-// Operations of an expression, as kernels have them: what decides whether a map's arithmetic hides
-// behind its memory traffic.
+// Arithmetic operations of an expression as kernels execute them, by which it is decided whether a
+// map's memory traffic hides its arithmetic.
 
 // Instructions of a read at digits, four neighbours a thread: counted in the machine code of
 // bilinear maps for sm_90, of 34 to 116 instructions an output.
@@ -19726,10 +19758,10 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
     return n;
 }
 /* ---- cross.c ---- */
-// Reductions whose terms are functions of what a row and what a column have, but no products:
-// pairwise distances, max-plus products, additive attention. Tiles fetch both and keep them in
-// registers as they do for a product (templates/tiles_cross.cu): loops over the terms of each
-// result would read both anew.
+// Reductions whose terms are functions of one element of a row and one of a column, but no
+// products: pairwise distances, max-plus products, additive attention. Tiles load both and keep
+// them in registers as for a product (templates/tiles_cross.cu); a loop over the terms of each
+// result would load both again every time.
 
 enum {
     EIN__CROSS_NODES = 64,  // looked at in a term
@@ -19895,10 +19927,10 @@ EIN__FN bool ein__match_cross(ein_ctx *ctx, const ein__scope *s, const int64_t *
 /* ---- tail.c ---- */
 // Tiles whose terms several blocks share (split-K in one kernel): each block leaves its sums in
 // memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
-// the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Against a
-// second kernel that adds the parts up (split.c) a launch is saved; what it costs is that one block
-// reads what all of the tile's blocks wrote. Blocks that are a cluster (compute capability 9.0 and
-// later) leave their sums in their own shared memory, and each adds up a share of the tile.
+// the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Compared with a
+// second kernel that adds up the parts (split.c), a launch is saved, but one block reads what all
+// blocks of the tile wrote. Blocks that are a cluster (compute capability 9.0 and later) leave
+// their sums in their own shared memory, and each adds up a share of the tile.
 
 enum {
     EIN__TAIL_PARTS = 16,  // at most
@@ -20122,10 +20154,10 @@ static bool ein__product_cut_named(const ein_ctx *ctx, const ein__tiled *p, cons
     return false;
 }
 /* ---- share.c ---- */
-// Reductions with few results and many terms, as means over a whole image or rows of a million
-// elements: as many blocks as there are results leave most of the machine idle. So several blocks
-// share the terms of a result, or of a group of neighbouring ones; each leaves what it has in
-// memory, and the last to arrive combines all of it in the order of the parts (as tail.c for
+// Reductions with few results and many terms, as means over a whole image or over rows of a million
+// elements: one block for each result would leave most of the machine idle. So several blocks share
+// the terms of a result, or of a group of neighbouring ones; each writes its partial result to
+// memory, and the last to arrive combines all of them in the order of the parts (as tail.c for
 // products; templates/reduce_block.cu and reduce_column.cu).
 
 enum {
@@ -20631,13 +20663,13 @@ static const ein__scope *ein__finish_scope(ein_ctx *ctx, const ein__step *step) 
     return all;
 }
 /* ---- roofline.c ---- */
-// Estimates: how long a kernel takes that no table knows, and what those of library calls are made
-// of (estimate_calls.c). A roofline with shares of the peaks by kind of call, the machine's fill by
-// tiles, bytes by class of access, and the L2 cache. Its launch comes before all of that: the next
-// step of a graph begins when this one is over, so that a step's launch and its work add up. It
-// orders candidates; shares that no published figure supports are round numbers. Integers only, of
-// which products saturate where sizes can be large. No estimate of a call shrinks when a size grows
-// but for alignment: a size that tensor cores load 16 bytes at a time may be cheaper than a less.
+// Estimates of kernels that no table has, and the parts of which estimates of library calls are
+// made (estimate_calls.c): a roofline model with a share of the peak rates for each kind of call,
+// how far tiles fill the machine, bytes by class of access, and the L2 cache. The launch is added:
+// the next step of a graph begins when this one has ended. Estimates are there to rank candidates;
+// shares that no published figure supports are round numbers. Integers only; products saturate
+// where sizes can be large. No estimate of a call shrinks when a size grows, except by alignment: a
+// size that tensor cores can load 16 bytes at a time may be cheaper than a smaller one.
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
@@ -20892,7 +20924,8 @@ static int64_t ein__bounded(ein_ctx *ctx, const ein__scope *s, int64_t terms) {
     return ein__most(terms, 1);
 }
 /* ---- loops.c ---- */
-// The loops of reductions: who works on a result's terms, what their loads and instructions take.
+// The loops of reductions: which threads work on the terms of a result, and how long their loads
+// and instructions take.
 
 // A kernel to be priced: the definitions that it computes, operands first. What `inner` names is no
 // memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as
@@ -21381,11 +21414,11 @@ static int64_t ein__ended_ps(ein_ctx *ctx, const ein__kernel *k) {
     return ein__most(ps, ein__fetch_ps(ctx, &last, terms));
 }
 /* ---- running.c ---- */
-// Running sums,
+// Running sums (prefix sums),
 //     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end):
-// a thread that goes along i has the sum so far at each place, or those of a block do, some places
-// each (emit_running.c), for n terms instead of as many for every result. rule_prefix.c gives long
-// ones blocks.
+// a thread that goes along i keeps the sum so far, or the threads of a block do, some places each
+// (emit_running.c): n terms in all instead of n for every result. rule_prefix.c splits long ones
+// into blocks.
 
 enum {
     EIN__RUNNING_AHEAD = 16,  // words that a thread loads before it adds the first one
@@ -21477,13 +21510,13 @@ EIN__FN bool ein__runs_along(ein_ctx *ctx, const ein__scope *s, const int64_t *o
     return ein__running_term(ctx, s, p, term);
 }
 /* ---- picks.c ---- */
-// Reductions whose terms are nothing but where a number of the term is one of the result
-// (ein__picks_terms), with channels: iterators of the result that do not decide which terms these
-// are,
+// Segment reductions (scatter-add): a term counts only for the result whose index equals a number
+// that the term carries, for all others it is the reduction's identity (ein__picks_terms). They
+// have channels: iterators of the result that do not decide which terms count,
 //     y[n,c] = sum(e) select(at[e] == n, u[e,c], 0).
-// A warp, or the eight of a block, has a row of them: lanes ask about a term each, and what is
-// found they add together, a channel each or four (emit_picks.c). That is a question for a row and
-// a term instead of one for every channel.
+// A warp, or the eight warps of a block, computes the channels of one row: each lane tests one
+// term, and then all lanes add up the terms that were found, one or four channels each
+// (emit_picks.c). So there is one test for a row and a term instead of one for every channel.
 
 enum {
     EIN__PICKS_AHEAD = 8,         // terms that a lane asks about in a turn
@@ -21589,10 +21622,10 @@ static int64_t ein__picks_fetch_ps(ein_ctx *ctx, const ein__scope *s, const ein_
     return ein__memory_ps(g, ein__times(times, terms), ein__memory_share[0], true);
 }
 /* ---- priced.c ---- */
-// Kernels that were priced before. A network's blocks are alike, plans are made in many ways, and
-// each is priced under many layouts: nearly every kernel that is asked for is another one but for
-// names. All that its estimate depends on is written down as bytes; expressions by structure, since
-// ids of what a plan is made of are others in the next one, and are forgotten with it (unmake.c).
+// Memoised estimates. A network's blocks are alike, plans are made in many ways, and each is priced
+// under many layouts: nearly every kernel that is to be priced differs from an earlier one in names
+// alone. The key of an estimate is all that it depends on, as bytes; expressions are written by
+// structure, since their ids differ from plan to plan and are forgotten with a plan (unmake.c).
 
 enum {
     EIN__PRICED_BYTES = 1024,  // that tell a kernel, or a body; longer ones are not remembered
@@ -21753,7 +21786,7 @@ static int ein__tell_kernel(ein_ctx *ctx, const ein__kernel *k, unsigned char *b
     return z.full ? 0 : z.n;
 }
 /* ---- estimate.c ---- */
-// Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
+// The cost of a generated kernel: a table's row, else an estimate.
 
 // A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
 // strides of the result.
@@ -22570,9 +22603,9 @@ EIN__FN int64_t ein__cost_conv_any(ein_ctx *ctx, const ein__conv *c, bool transp
 }
 // which call or kernel computes which values
 /* ---- epilogue.c ---- */
-// What a library call does behind its product in the same launch: act(product + z + bias). Matched
-// on the map that alone reads the product, whatever the order of its terms; which of it a call can
-// take depends on how the result lies in memory.
+// The epilogue of a library call, what it computes behind its product in the same launch:
+// act(product + z + bias). Matched on the map that alone reads the product, whatever the order of
+// its terms; which part of it a call can take depends on the result's layout.
 
 // The map's terms beside the product. `coef`, `step`: addresses of bias and z by iterator of the
 // map, under the layouts as they stand.
@@ -22915,10 +22948,10 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
            ein__conv_and_map(ctx, &f, m, read, &ps);
 }
 /* ---- prologue.c ---- */
-// What a tiled product computes while it loads a factor: a map that nothing else reads, such as a
-// normalization and its activation before a convolution. Instead of one kernel that stores the map,
-// every load of the product computes it, as often as tiles and windows load an element: decided by
-// cost.
+// The prologue of a tiled product, what it computes while it loads a factor: a map that nothing
+// else reads, such as a normalization and its activation in front of a convolution. No kernel
+// stores the map; every load of the product computes it, as often as tiles and windows load an
+// element. Decided by cost.
 
 // Maps that the loads of a product compute, in no order.
 typedef struct ein__prologue {
@@ -23643,9 +23676,9 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
 }
 /* ---- attention_loads.c ---- */
 // What an attention's kernel computes while it loads queries, keys or values: a map that nothing
-// else reads, as prologue.c has it of products. A rotation by position (Su et al. 2021, RoFormer)
-// between a projection and its attention is one, a scale, a bias behind a reshape. A query is
-// loaded once for a tile of rows; keys and values are computed again for every tile that meets
+// else reads, as in prologue.c for products. Examples are a rotation by position (Su et al. 2021,
+// RoFormer) between a projection and its attention, a scale, and a bias behind a reshape. A query
+// is loaded once for a tile of rows; keys and values are computed again for every tile that meets
 // them, instead of being copied while others are multiplied: decided by cost.
 
 enum { EIN__ATTENTION_PARTS = 3 };
@@ -23776,9 +23809,9 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
     return w;
 }
 /* ---- attention_side.c ---- */
-// What an expression is on one side of a limit: where K >= 0, K an affine form of iterators, or
-// where it is not. Conditions that are sure there are put in, whatever they are put together from:
-// comparisons of whole numbers, distances, products and maxima of truth values, guards.
+// Simplifies an expression for one side of a boundary: where K >= 0, K an affine form of iterators,
+// or where K < 0. Conditions that are decided there are replaced by their value, whatever they are
+// made of: comparisons of integers, distances, products and maxima of truth values, guards.
 
 enum {
     EIN__SIDE_BYTE = 255,  // the largest number, of either sign, that a read byte or truth value is
@@ -24014,13 +24047,13 @@ static ein__ex ein__side_put(ein_ctx *ctx, const ein__side *z, ein__ex ex) {
 /* ---- attention_mask.c ---- */
 // Keys that no row of a tile attends to: where the score is one constant, c, for all keys j with
 //     K < 0,  K = a * i - j + b  or  K = j - a * i + b,  a >= 0,
-// i the row, every key from a * i + b + 1 on has c for the rows up to i, or every key before
-// a * i - b for the rows from i on. Its weight is exp(c - m), m the largest score: once that is 0
-// for every row of the tile, such keys change nothing. The kernel begins with the first key that
-// some row attends to and stops behind the last one (causal attention: half of all keys; a window:
-// as many as it is wide). It looks, since nothing else says how far below the other scores c is;
-// until it is, the kernel goes on, behind the last of all keys with the first one. Weights that are
-// no softmax are 0 there, and add nothing.
+// i the row, every key from a * i + b + 1 on has c for the rows up to i, or every key before a * i
+// - b for the rows from i on. Its weight is exp(c - m), m the largest score: once that is 0 for
+// every row of the tile, such keys change nothing. The kernel begins with the first key that some
+// row attends to and stops behind the last one (causal attention: half of all keys; a window: as
+// many as it is wide). It tests this at run time, since nothing else says how far c is below the
+// other scores; until it is far enough, the kernel goes on with further keys, behind the last of
+// all with the first one. Weights that are no softmax are 0 there, and add nothing.
 //
 // K is looked for in the conditions of the score, and both sides of it are what the score is there.
 // Where several iterators count rows, as heads that share their keys do beside positions, that of i
@@ -24241,11 +24274,11 @@ static int64_t ein__attention_end(const ein__attention_mask *m, int64_t first, i
     return m->end.is ? ein__attention_edge_at(&m->end, first + rows - 1, keys) : keys;
 }
 /* ---- attention_score.c ---- */
-// What kernels keep of scores. A weight is 2^(s * unit - top), top what the largest s gives
-// (templates/softmax.cu): where a score is f * (dot + constants), as it is when it is scaled and
-// masked, s is the score by f, and a weight takes one multiply-add; elsewhere s is the score. Where
-// the result is a quotient of both sums, it is the same whatever top is: then it need not follow
-// every score that is a little larger.
+// The form in which kernels keep scores. A weight is 2^(s * unit - top), top the same of the
+// largest s (templates/softmax.cu): where a score is f * (dot + constants), as it is when it is
+// scaled and masked, s is the score divided by f, and a weight takes one multiply-add; elsewhere s
+// is the score. Where the result is a quotient of both sums, it is the same whatever top is: then
+// it need not follow every score that is a little larger.
 
 typedef struct ein__attention_score {
     ein__ex ex;     // s
@@ -25222,9 +25255,10 @@ EIN__FN int64_t ein__cost_attention(ein_ctx *ctx, const ein__attention *a, int64
     return ein__estimate_attention(ctx, a, bytes_out);
 }
 /* ---- attention_halves.c ---- */
-// Keys and values that are f32 where an attention multiplies halves. Each tile of rows loads all of
-// them, waits, converts them and stores them before it multiplies; copies as halves, which another
-// kernel makes once, are copied while others are multiplied. Decided by cost; storage.c makes them.
+// Keys and values that are f32 where an attention multiplies halves. Each tile of rows would load
+// all of them, wait, convert them and store them before it multiplies. Copies as halves, which
+// another kernel makes once, can be loaded asynchronously while others are multiplied. Decided by
+// cost; storage.c makes them.
 
 // Puts copies in the place of the keys and values of `a` that are f32. Gives what the kernel takes
 // that makes them; EIN__PS_LIMIT: there are none.
@@ -25837,7 +25871,8 @@ static int64_t ein__cost_pair(ein_ctx *ctx, ein__val first, ein__val second) {
     return ein__cost_scope(ctx, EIN__K_REDUCE, ein__scope_of(ctx, sums), both, read);
 }
 /* ---- select.c ---- */
-// Which step computes which values: library call or kernel, and what is fused into it.
+// Instruction selection: which step (library call or kernel) computes which values, and what is
+// fused into it.
 
 typedef struct ein__selector {
     ein_ctx *ctx;
@@ -26711,8 +26746,8 @@ EIN__FN bool ein__keep_attentions(ein_ctx *ctx, const ein__val *root, int nroot)
     return any;
 }
 /* ---- calls.c ---- */
-// Convolutions in the form that a library call needs: filters re-laid at load, and padding that no
-// call takes made explicit where that is cheaper than a kernel of our own.
+// Convolutions in the form that a library call needs: filters are transposed at load, and padding
+// that no call accepts is written out where that is cheaper than a generated kernel.
 
 // The filter as a dense value in the library's order; its own read when it is that already.
 static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
@@ -26864,10 +26899,10 @@ EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
 }
 /* ---- addend.c ---- */
-// Products that one kernel adds up: where a map is of the sum of two products that nothing else
-// needs, as at the end of a residual block whose input is projected, or in the gates of a recurrent
-// cell, a tile takes the terms of one behind those of the other. A kernel is saved, and the way of
-// one product through memory; decided by cost.
+// Sums of two products as one kernel: where a map adds two products that nothing else reads, as at
+// the end of a residual block whose input is projected, or in the gates of a recurrent cell, a tile
+// adds up the terms of one product behind those of the other. This saves a launch and a product's
+// round trip through memory; decided by cost.
 
 enum { EIN__ADDED = 4 };  // products of a map that are looked at
 
@@ -27061,9 +27096,9 @@ static bool ein__is_better_added(const ein__pass *z, ein__val v, ein__val m, ein
     return better;
 }
 /* ---- direct.c ---- */
-// Products that read f16 and bf16 as they are stored: kernels of ours convert what they load, which
-// may be cheaper than a copy as f32 (typed.c) and a call, or than a kernel that reads twice as many
-// bytes.
+// Products that read f16 and bf16 as they are stored: generated kernels convert what they load,
+// which may be cheaper than a copy as f32 (typed.c) and a call, or than a kernel that reads twice
+// as many bytes.
 
 // Factor `read` without the copy as f32 that it is read through; none where there is no such copy.
 static ein__ex ein__as_stored(ein_ctx *ctx, const ein__expr *read) {
@@ -27126,10 +27161,10 @@ static ein__val ein__read_directly(ein__pass *z, ein__val v, ein__val map, ein__
     return ein__with_body(z, v, best);
 }
 /* ---- reload.c ---- */
-// Maps that move what others have stored, such as channels shuffled, rolled windows or a padded
-// input, and that several values read: products that read one get a copy of it of their own, which
-// their loads may compute (prologue.c). What then still needs the map no longer stands between the
-// product and what it is made of, and it is a launch that may be shared.
+// Maps that only move stored elements, such as a channel shuffle, rolled windows or a padded input,
+// and that several values read: each product that reads one gets a copy of the map of its own,
+// which its loads may compute (prologue.c). The map itself, if others still need it, is then no
+// longer between the product and its operands, and its launch may be shared.
 
 // Whether `ex` is one element of what it reads, or nothing: reads of which one alone is no padding
 // are added up where values are laid side by side in another way than one behind the other.
@@ -27187,7 +27222,7 @@ static bool ein__reload_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_reload);
 }
 /* ---- norm.c ---- */
-// Row operations taken into products. A product sum(k) y[i,k] w[k,j] of weights w, with
+// Norms (row operations) fused into products. A product sum(k) y[i,k] w[k,j] of weights w, with
 //     y[i,k] = s[i] g[k] x[i,k] + sum(t) a[t,i] b[t,k]
 // where s and a are functions of the row's sums of x and x^2, is by linearity
 //     s[i] sum(k) x[i,k] (g[k] w[k,j]) + sum(t) a[t,i] sum(k) b[t,k] w[k,j]
@@ -27856,7 +27891,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     return any && !ctx->status;
 }
 /* ---- join.c ---- */
-// Which sums become pairs (moments.c), and the program with them.
+// Chooses which sums become pairs (moments.c), and rewrites the program accordingly.
 
 typedef struct ein__twosome {
     ein__val first, second;
@@ -28022,14 +28057,14 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok && !ctx->status;
 }
 /* ---- ended.c ---- */
-// Statistics at the rows that need them. A reduction that reads others, or maps of others,
+// Row statistics computed in the kernel that reads them. A reduction that reads others, or maps of
+// others,
 //     V[i] = reduce(k) g(i, k, P[E(i,k)])    P[p] = f(p, R[F(p)])    R[r] = reduce(k) h(r, k)
 // where F(E(i,k)) is the same for all k, is
 //     V[i] = reduce(k) g(i, k, f(E(i,k), R'[i]))    R'[i] = reduce(k) h(F(E(i)), k)
-// and its kernel, which goes over the terms of a row anyway, computes R' before
-// (ein__select_ended): a softmax over few values and the sums that it is the weights of are one
-// kernel. A statistic that several rows read is then computed for each of them, as is cheaper where
-// a thread has the row.
+// and its kernel, which goes over the terms of a row anyway, computes R' first (ein__select_ended):
+// a softmax over few values and the sums that it weights are one kernel. A statistic that several
+// rows read is then computed again for each of them, which is cheaper where one thread has the row.
 
 enum {
     EIN__ENDED_VALUES = 16,
@@ -28910,11 +28945,12 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
 // other programs, by rules, and the cheapest of them
 /* ---- derive.c ---- */
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
-// section 4, OLLIE section 4). A class is a tensor value, its members are equivalent definitions; a
-// definition reads other classes, so alternatives add up instead of multiplying. Layouts are no
-// part of it: they are chosen afterwards. rules.c lists the rules. Variable substitution is not
-// searched for, because every inner value is made in normal form: W that depends on x, y only
-// through E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
+// section 4, OLLIE section 4). It is an e-graph: a class is a tensor value, its members are
+// equivalent definitions, and a definition reads other classes, so alternatives add up instead of
+// multiplying. Layouts are not part of it; they are chosen afterwards. rules.c lists the rules.
+// Variable substitution is not searched for, because every inner value is made in normal form: W
+// that depends on x, y only through E(x,y) becomes W'[E(x,y)], the range of E tightened to where
+// the reads are inside.
 
 enum {
     EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states
@@ -29715,8 +29751,8 @@ static void ein__rule_split(ein__deriver *z, int from) {
     }
 }
 /* ---- rule_match.c ---- */
-// Converging derivation: what keeps a definition from being a library call is the form of an
-// operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
+// Converging derivation: where only the form of an operand keeps a definition from being a library
+// call, the operand is copied to a tensor that has the form (EinNet section 5.2).
 
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows
@@ -30317,9 +30353,9 @@ static void ein__rule_taps(ein__deriver *z, int from) {
         }
 }
 /* ---- rule_groups.c ---- */
-// Groups of a convolution as one dense convolution: the group becomes a summed input channel too,
-// and the weights are block-diagonal, x[g] = sum(j) [j == g] x[j]. Many groups are joined a few at
-// a time.
+// A grouped convolution as one dense convolution: the group becomes a summed input channel too, and
+// the weights are block-diagonal, x[g] = sum(j) [j == g] x[j]. Many groups are joined a few at a
+// time.
 
 // What becomes of each old iterator.
 typedef struct ein__joined {
@@ -30434,8 +30470,9 @@ static void ein__rule_groups(ein__deriver *z, int from) {
     if (copy.body.i) ein__add_def(z, d.cls, &copy, from, rule, d.place);
 }
 /* ---- rule_single.c ---- */
-// Sums of one term. A factor that is read along an axis of one element, zeros around it, is not 0
-// for one value of an iterator of the sum alone, which is a function of the others,
+// Sums of which only one term is not 0. A factor that is read along an axis of one element, with
+// zeros around it, differs from 0 for one value of a summed iterator only, and this value is a
+// function of the others,
 //
 //   sum(y,r) a[y, E + k*r] w[y,r] = sum(y) a[y,0] w[y,-k*E],   a[y,i] = 0 but for i = 0, k*k = 1:
 //
@@ -30496,10 +30533,10 @@ static void ein__rule_single(ein__deriver *z, int from) {
     if (any) ein__add_def(z, d.cls, &s, from, "sums of one term", d.place);
 }
 /* ---- rule_pad.c ---- */
-// Channels padded: tensor cores load those of a pixel 16 bytes at a time, so a convolution with
-// fewer, or with some left over, is given as many more as fill the last load. Boundary relaxing of
-// a sum (EinNet section 4.1): sum(c in 0:C) x[c] w[c] is sum(c in 0:C') x'[c] w'[c], C' > C, with
-// zeros in x' and w' from C on. The weights get theirs at load.
+// Padded channels: tensor cores load the channels of a pixel 16 bytes at a time, so a convolution
+// whose channels do not fill the last load gets as many more as do. Boundary relaxing of a sum
+// (EinNet section 4.1): sum(c in 0:C) x[c] w[c] is sum(c in 0:C') x'[c] w'[c], C' > C, with zeros
+// in x' and w' from C on. The weights get theirs at load.
 
 // The summation iterator that counts the channels one by one, in subscript `*dim` of the data; -1:
 // several do, or groups too.
@@ -30579,10 +30616,10 @@ static void ein__rule_pad(ein__deriver *z, int from) {
     if (t.body.i) ein__add_def(z, d.cls, &t, from, rule, EIN__FORMED);
 }
 /* ---- rule_parts.c ---- */
-// Expression splitting (EinNet section 4.2): a box falls into parts, each a contraction of its own,
-// and the result is their sum. A window falls into two halves; the result into its interior, where
-// all reads are inside, and its border. Boundary tightening of a whole problem is the same with one
-// part.
+// Expression splitting (EinNet section 4.2): a box is cut into parts, each a contraction of its
+// own, and the result is their sum. A window is cut into two halves; the result into its interior,
+// where all reads are inside, and its border. Boundary tightening of a whole problem is the same
+// with one part.
 
 // What slot `i` of `s` reads by subscript `dim` of read `r` while the other iterators take `at`.
 // False: the subscript is no sum of iterators with i in it, or padding would not be 0.
@@ -30768,9 +30805,10 @@ static void ein__rule_tighten_problem(ein__deriver *z, int from) {
     if (v.i) ein__add_sum(z, from, ein__ex_read(ctx, v, 0, w.at, (int)s->nt));
 }
 /* ---- rule_digits.c ---- */
-// Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
-// every tensor read there is re-laid. Dilated convolutions and bands become batches of plain ones,
-// strided ones become space-to-depth and stride 1.
+// Digit re-layout: iterators that are added to multiples of a coefficient d are split into two
+// digits each, i = d * (i / d) + i % d, and every tensor that is read there is laid out by these
+// digits. Dilated convolutions and bands become batches of plain ones, strided convolutions become
+// space-to-depth and stride 1.
 
 // Digit re-layout by `d`: iterators that stand with coefficient 1 beside multiples of d become two
 // digits, u = d * U + p, and every tensor read there is re-laid, a'[i, p] = a[d * i + p].
@@ -31440,13 +31478,13 @@ static void ein__rule_point(ein__deriver *d, int from) { ein__point_both(d, from
 
 static void ein__rule_phases(ein__deriver *d, int from) { ein__point_both(d, from, true); }
 /* ---- rule_windows.c ---- */
-// Rule `windows`: phases whose windows begin beside each other are one window over a few more
-// places, with e(b) of iterators that the weights have too,
+// Rule `windows`: phases (rule_point.c) whose windows begin close to each other are computed by one
+// window over a few more places, with e(b) of iterators that the weights have too,
 //
 //   V[b,x] = sum(c,y) d[c, x + e(b) + y] w[b,c,y]
 //          = Z[b, x + e(b) - least e],  Z[b,X] = sum(c,y) d[c, X + least e + y] w[b,c,y]:
 //
-// a library's convolution has no window that begins elsewhere for each channel.
+// no library has a convolution whose window begins at another place in each channel.
 
 enum { EIN__WINDOWS_GROWTH = 200 };  // of the result, percent
 
@@ -31538,9 +31576,9 @@ static void ein__rule_windows(ein__deriver *d, int from) {
     }
 }
 /* ---- rule_toeplitz.c ---- */
-// Rule `toeplitz`: a window that no channel is summed over with, as of a depthwise or a very long
-// convolution, leaves one factor a column or few, of which no tile is made. Blocks of B of its
-// places are columns, with a Toeplitz matrix of the weights for the second factor,
+// Rule `toeplitz`: where no channel is summed together with a window, as in a depthwise or a very
+// long convolution, one factor has one column or few, which do not fill a tile. Blocks of B places
+// of the result serve as columns, with a Toeplitz matrix of the weights for the second factor,
 //
 //   V[b,x] = sum(y) d[b, a*x + y] w[b,y]
 //          = Z[b, x / B, x % B],  Z[b,X,t] = sum(m) d[b, a*B*X + m] w[b, m - a*t]
@@ -31720,9 +31758,9 @@ static void ein__rule_toeplitz(ein__deriver *d, int from) {
     }
 }
 /* ---- rule_skew.c ---- */
-// Rule `skew`: a band, whose places count from a row's own, has no tile in which all rows share
-// columns. Loop skewing u = r + j of blocks of B rows makes each block a product, of which the band
-// is the diagonals,
+// Rule `skew`: in a band, where columns are counted from each row's own position, no tile has
+// columns that all of its rows share. Loop skewing u = r + j of blocks of B rows makes each block a
+// product, of which the band is the diagonals,
 //
 //   V[b,m,j] = sum(k) q[b,m,k] w[b, a*m + c*j, k]
 //            = P[b, m / B, m % B, a*(m % B) + c*j],
@@ -32268,7 +32306,7 @@ static void ein__rule_basis(ein__deriver *z, int from) {
 // is, with places counted as b * B + t,
 //     P[b,t] = sum(u in 0:B) [u <= t] F[b*B + u],  Q[b] = sum(a) [a < b] P[a,B-1],
 //     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
-// n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
+// n * B terms instead of n * n. Q is a running sum itself. B is chosen by the estimates.
 
 enum { EIN__PREFIX_BLOCK = 8192 };  // longest block tried
 
@@ -32614,15 +32652,15 @@ EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     return ok && ein__widen_factors(ctx, root, nroot);
 }
 /* ---- rule_separate.c ---- */
-// Rule `separate`: windows over several axes of one tensor are taken one axis at a time, as of
-// pools and box filters,
+// Rule `separate`: a reduction over windows on several axes is done one axis at a time, as for
+// pooling and box filters,
 //
 //   V[i,j] = reduce(r,s) x[E(i,r), F(j,s)] = reduce(r) W[E(i,r), j],  W[p,j] = reduce(s) x[p,
 //   F(j,s)]
 //
-// of R + S terms instead of R * S. Of sums x may be a function of tensors that are read at one
-// place, and each term may have factors that know no more than one axis; an axis of terms alone, as
-// channels are, may go first as well:
+// with R + S terms instead of R * S. In a sum, x may be any function of tensors that are read at
+// one place, and terms may have factors that depend on one axis only; an axis that only the terms
+// have, as channels, may be summed first as well:
 //
 //   sum(c,r,s) x[c,E(i,r),F(j,s)]^2 g[r] h[s] = sum(r,s) W[E(i,r),F(j,s)] g[r] h[s],
 //   W[p,q] = sum(c) x[c,p,q]^2
@@ -32925,8 +32963,8 @@ EIN__FN bool ein__separate_windows(ein_ctx *ctx, ein__val *root, int nroot) {
 // Boundary tightening of operands (EinNet section 4.1): where p[i] is 0 but for a box, the product
 // sum(y) p[E] w reads the value over that box alone, whose padding is 0,
 //     p[i] = 0 <= i - lo < n ? f(i) : 0,   q[j] = f(j + lo),   sum(y) q[E - lo] w:
-// what was laid out with zeros around it is not stored again. Most library calls have no window
-// with unequal borders, so that this is another program, not a better one.
+// a tensor that was padded with zeros is not stored a second time. Most library calls have no
+// window with unequal borders, so that this is another program, not a better one.
 
 typedef struct ein__nonzero {
     int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];
@@ -33040,12 +33078,13 @@ EIN__FN bool ein__tighten_operands(ein_ctx *ctx, ein__val *root, int nroot, bool
            ein__rewrite_program(ctx, root, nroot, ein__rebuild_tightened, NULL, changed);
 }
 /* ---- rule_needed.c ---- */
-// Rule `needed`: a value of which a part alone is read is computed there alone. With V read at i in
-// lo..hi only, V'[i] = V[i + lo] over 0..hi - lo, and V[i] is V'[i - lo]: behind the last layer of
-// a transformer that classifies by one token, products, norms and queries of all other tokens.
+// Rule `needed` (dead elements): a value of which only a part is read is computed for that part
+// only. With V read at i in lo..hi only, V'[i] = V[i + lo] over 0..hi - lo, and V[i] is V'[i - lo].
+// It removes the products, norms and queries of all other tokens in the last layer of a transformer
+// that classifies by one token.
 //
-// What is left out of a dimension must be a good part of it: sizes that were chosen for vectors and
-// tiles are not given up for a border.
+// The part that is left out of a dimension must be a large one: sizes that suit vectors and tiles
+// are not given up for a border.
 
 enum { EIN__NEEDED_PERCENT = 75 };  // of a dimension, at most
 
@@ -33158,16 +33197,16 @@ EIN__FN bool ein__leave_out(ein_ctx *ctx, ein__val *root, int nroot, bool *less)
     return ok;
 }
 /* ---- rule_repeats.c ---- */
-// Rule `repeats`: a product of weights and a map that has each element d times, p[i] = q[i / d], as
-// a convolution reads what was enlarged, is a product of q by phases. With P the least number for
-// which d divides a * P, and h = P * H + t,
+// Rule `repeats`: a product of weights and a map that repeats each element d times, p[i] = q[i /
+// d], as a convolution behind nearest-neighbour upsampling, is a product of q by phases. With P the
+// least number for which d divides a * P, and h = P * H + t,
 //
 //   V[h] = sum(c,r) p[c, a*h + b*r + e] w[c,r]
 //        = Z[t,H], Z[t,H] = sum(c,u) q[c, a*P/d * H + g(t) + u] W[t,c,u],
 //   g(t) the least (a*t + b*r + e) / d,  W[t,c,u] = sum(r) [(a*t + b*r + e) / d = g(t) + u] w[c,r]:
 //
-// of a window of 3 x 3 on what was enlarged twofold, 2 x 2 are left in each of four phases. Where
-// no r is in the subscript all phases may be the same, and Z is computed once for all of them.
+// a window of 3 x 3 behind twofold upsampling becomes one of 2 x 2 in each of four phases. Where no
+// r is in the subscript all phases may be the same, and Z is computed once for all of them.
 
 enum {
     EIN__REPEAT_PHASES = 16,  // most phases of a dimension,
@@ -33474,7 +33513,7 @@ EIN__FN bool ein__share_repeats(ein_ctx *ctx, ein__val *root, int nroot, bool *c
            ein__rewrite_program(ctx, root, nroot, ein__rebuild_repeats, NULL, changed);
 }
 /* ---- rule_distribute.c ---- */
-// Sums and products trade places where that multiplies less.
+// The distributive law, in both directions, where that multiplies less.
 //
 // `distribute`: a product of a sum, when products of its terms are at hand or have few terms
 // themselves, as where one weight meets a tensor that grows from step to step, X = X' + F + w with
@@ -33861,11 +33900,11 @@ EIN__FN bool ein__distribute(ein_ctx *ctx, ein__val *root, int nroot, bool *chan
     return ok;
 }
 /* ---- rule_gate.c ---- */
-// Rule `gate`: a product of which one map alone reads both halves, M[i] = f(V[i], V[i + n]), is two
+// Rule `gate`: a product whose two halves only one map reads, M[i] = f(V[i], V[i + n]), is two
 // products, V0[i] = V[i] and V1[i] = V[i + n] over half of the dimension, f(V0[i], V1[i]): the map
-// is computed where one of them is, from the other one's result, while V, twice as large, would be
-// stored and read once more. So are gated units (GLU, GEGLU, SwiGLU with one matrix) and gated
-// convolutions; what V[i] and V[i + n] read of weights are halves of these.
+// is computed in the epilogue of one of them, which reads the other one's result, while V, twice as
+// large, would be stored and read once more. This covers gated units (GLU, GEGLU, SwiGLU with one
+// matrix) and gated convolutions; what V[i] and V[i + n] read of weights are halves of these.
 
 // By value id: the halves of a product, along dimension `dim` from `n` on; none.
 typedef struct ein__gated {
@@ -33973,19 +34012,19 @@ EIN__FN bool ein__part_gates(ein_ctx *ctx, ein__val *root, int nroot, bool *chan
     return ok;
 }
 /* ---- rule_linear.c ---- */
-// Rule `linear`: a product of weights and a linear map of tensors that are summed over where they
-// stand changes places with the map, where that multiplies less. With a and i free of c,
+// Rule `linear`: a product of weights with a linear map of a tensor, and that map, are exchanged
+// where that multiplies less. With a and i free of c,
 //
 //     sum(c) w[f,c] sum(k) a(k,h) x[c - o(k), i(k,h)]
 //         = sum(k) a(k,h) Z[f, i(k,h)],  Z[f,j] = sum(c) w[f,c] x[c - o(k), j]:
 //
-// what is enlarged by interpolation, or laid beside other channels after that, is multiplied
-// before. What of the map is not linear becomes a tensor of its own. The same for a sum over places
-// of a product's results, L linear but for a constant,
+// what is upsampled by interpolation, and concatenated with other channels after that, is
+// multiplied before it. The part of the map that is not linear becomes a tensor of its own. The
+// same holds for a sum over places of a product's results, L linear but for a constant,
 //
 //     sum(r) L(sum(c) w[f,c] x[c, i(h,r)]) = L'(sum(c) w[f,c] sum(r) x[c, i(h,r)]):
 //
-// what is pooled is multiplied after it.
+// what is pooled is multiplied behind the pooling.
 
 enum {
     EIN__LINEAR_PARTS = 16,  // products that come of one
@@ -34605,14 +34644,14 @@ EIN__FN bool ein__move_linear(ein_ctx *ctx, ein__val *root, int nroot, bool *cha
            ein__rewrite_program(ctx, root, nroot, ein__rebuild_linear, NULL, changed);
 }
 /* ---- rule_beside.c ---- */
-// Products of what is laid side by side, as sums of products, where a part of it repeats: p[c,t] =
-// x[c,t / d] for c < n, y[c - n,t] from there on, gives
+// Products of a concatenation as sums of products, where one of its pieces repeats elements: p[c,t]
+// = x[c,t / d] for c < n, y[c - n,t] from there on, gives
 //
 //     sum(c,r) p[c, h + r] w[c,r] = sum(c in 0:n, r) x[c, (h + r) / d] w[c,r]
 //                                 + sum(c,r) y[c, h + r] w[n + c,r],
 //
-// a sum of two of which the first is computed by phases (rule_repeats.c): what decoders do that
-// enlarge features and lay others beside them. It is the law of rule `linear` for one product.
+// a sum of two products of which the first is computed by phases (rule_repeats.c): decoders
+// upsample features and concatenate others to them. It is the law of rule `linear` for one product.
 
 typedef struct ein__sideways {
     ein__pass *pass;
@@ -34758,7 +34797,7 @@ EIN__FN bool ein__multiply_less(ein_ctx *ctx, ein__val *root, int nroot, bool *c
     return ok;
 }
 /* ---- extract.c ---- */
-// Choice: the cheapest definition of every class, and the values made from it.
+// Extraction: the cheapest definition of every class, and the values made from it.
 
 #define EIN__NO_WAY (INT64_MAX / 8)
 
@@ -37158,8 +37197,9 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool to
 }
 // steps, places and memory
 /* ---- layout.c ---- */
-// Where every value lives: buffers, and an affine address map per value. Copies that only rename
-// addresses (reshape, slice, split, concatenation, un-split digits) become views and cost nothing.
+// Where every value is stored: buffers, and an affine address map for each value. Copies that only
+// rename addresses (reshape, slice, split, concatenation, un-split digits) become views and cost
+// nothing.
 
 enum { EIN__NO_BUFFER = -1 };
 
@@ -37478,10 +37518,10 @@ EIN__FN void ein__placer_free(ein__placer *z) {
     arrfree(z->choice);
 }
 /* ---- relayout.c ---- */
-// The choice of layouts: a value whose place is free may lie in memory in any order of its
-// dimensions. Starting from declared order, with copies as views where that is plain, single values
-// are given the orders that their producer or a reader prefers, as long as the steps become cheaper
-// in sum. A bounded number of sweeps in the program's order, so the result depends on nothing else.
+// The choice of layouts: a value whose storage is not prescribed may have its dimensions in any
+// order in memory. Starting from declared order, with copies as views where possible, single values
+// are given the order that their producer or a reader prefers, as long as all steps together become
+// cheaper. The values are visited in the program's order, in a bounded number of sweeps.
 
 enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
 
@@ -37875,10 +37915,10 @@ static void ein__improve_value(ein__relayout *r, ein__val v) {
     }
 }
 /* ---- relayout_last.c ---- */
-// What kernels read of what is made at load, once layouts are chosen: nothing becomes dearer when
-// it is laid as its reader wants it, and readers are priced as if it had been done. Filters of
-// windowed reductions with channels last (strip.c) have their channels innermost, as those of the
-// data and of the result; factors of products the lines that lie innermost in the result.
+// Layouts of tensors that are made at load, chosen after all others: they cost nothing at run time,
+// so each is laid out as its reader wants it, and readers were priced as if it had been. Filters of
+// windowed reductions with channels last (strip.c) get their channels innermost, as data and result
+// have them; factors of products get those dimensions innermost that are innermost in the result.
 
 // How far out of a filter what is read at the iterators `used` lies.
 static int64_t ein__filter_place(const ein__strip *w, int lane, uint32_t used) {
@@ -37999,9 +38039,9 @@ static void ein__lay_filters(ein__relayout *r) {
     }
 }
 /* ---- relayout_conv.c ---- */
-// Orders of the tensors of library convolutions. A call takes data, filter, result and what it adds
-// in one order, so that no single value decides it: all values that calls tie together change from
-// declared order (NCHW) to channels last (NHWC) at once, and what lies between them follows.
+// Orders of the tensors of library convolutions. A call takes data, filter, result and addend in
+// one order, so no single value can decide it: all values that calls tie together change from
+// declared order (NCHW) to channels last (NHWC) at once, and the values between them follow.
 
 enum { EIN__CALL_VALUES = 4 };  // data, filter, result, and what is added
 
@@ -38297,13 +38337,14 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
     arrfree(r.log);
 }
 /* ---- branch.c ---- */
-// Which steps may run side by side. A recorded graph keeps what the streams' order and events said,
-// so steps that do not need each other are given to different streams there; a plain run is one
-// stream. (Nimble, NeurIPS 2020, section 4: stream assignment from the graph of dependences.)
+// Which steps may run side by side. A recorded CUDA graph keeps the dependences that streams and
+// events express, so independent steps are recorded on different streams; a run that is not
+// replayed uses one stream. (Nimble, NeurIPS 2020, section 4: stream assignment from the graph of
+// dependences.)
 //
-// Side by side, only launches are counted as gained: a step is its launch, which overlaps with
-// anything, and its work, for which the device is taken to be busy. So the figure is on the safe
-// side where steps are too small to fill the device.
+// Only launches are counted as gained: a step consists of its launch, which overlaps with anything,
+// and its work, for which the whole device is taken to be busy. So the gain is underestimated where
+// steps are too small to fill the device.
 
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **to) {
@@ -38582,8 +38623,9 @@ EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
 /* ---- group.c ---- */
 // Products of different sizes in one call of the library (cublasGemmGroupedBatchedEx): those of a
 // plan that do not need each other, as projections of different inputs, 1x1 convolutions side by
-// side or experts. What merging (merge.c) makes one product of is one already. Operands' addresses
-// are told in create, so they lie in the arena or in the constants, not in what a caller gives.
+// side or experts. Products that merging (merge.c) has made one are no longer among them. Operands'
+// addresses are set in create, so they lie in the arena or in the constants, not in a caller's
+// tensors.
 
 enum {
     EIN__GROUP_MEMBERS = 16,   // products of a group
@@ -39004,11 +39046,11 @@ EIN__FN int64_t ein__estimate_group_step(ein_ctx *ctx, const ein__step *s) {
     return ein__estimate_group(ctx, gemm, s->npeer + 1);
 }
 /* ---- stitch.c ---- */
-// Two kernels of a plan as one, where blocks can compute the second one's part from what they have
-// of the first one's result alone: each block keeps a slice of that tensor in shared memory. A
-// launch and a round through memory less; FusionStitching (Zheng et al., 2020) and AStitch (ASPLOS
-// 2022, section 3) call it block composition. Winograd's transforms of one convolution and of the
-// next one meet so, as do pooling and what follows: channels are slices.
+// Fuses two kernels of a plan where each block can compute its part of the second one from its own
+// part of the first one's result: the block keeps a slice of that tensor in shared memory. This
+// saves a launch and a round trip through memory; FusionStitching (Zheng et al., 2020) and AStitch
+// (ASPLOS 2022, section 3) call it block composition. Winograd's transforms of one convolution and
+// of the next one meet so, as do pooling and what follows: channels are slices.
 
 enum {
     EIN__STITCH_BYTES = 24 << 10,  // of shared memory a block, so that an SM holds some blocks
@@ -39434,10 +39476,10 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 /* ---- siblings.c ---- */
-// Kernels that do not need each other as one: some blocks run the one, the others the other. A
-// launch less for each, and blocks of both where neither fills the device. Li et al., CGO 2022
-// (horizontal fusion); Rammer (Ma et al., OSDI 2020) has it for whole operators. Kernels whose
-// threads work by themselves are joined, as in stitch.c: blocks of any size run those.
+// Horizontal fusion: independent kernels as one, of which some blocks run the one kernel and the
+// others the other. Launches are saved, and blocks of both run where neither fills the device. Li
+// et al., CGO 2022; Rammer (Ma et al., OSDI 2020) does it for whole operators. Only kernels whose
+// threads work independently are joined, as in stitch.c, since blocks of any size can run these.
 
 enum {
     EIN__SIBLINGS = EIN__GROUP_MEMBERS,  // kernels of one, at most
@@ -39626,10 +39668,10 @@ EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
     return ein__plus(ein__most(ps, longest), launch + more);
 }
 /* ---- chain.c ---- */
-// Maps of a plan behind each other as one kernel: each reads what the ones before it store at the
-// very place where it stores its own, so a thread goes on with what it has. They are no single
-// expression where such a value is read elsewhere too: the states of a scan step by step, a cell's
-// state and its output. XLA calls it multi-output fusion.
+// Multi-output fusion (the term is XLA's): successive maps of a plan as one kernel. Each reads what
+// the ones before it store at the place where it stores its own result, so a thread has these
+// values in registers. They cannot be one expression, because such a value is read elsewhere too:
+// the states of a scan, step by step, or a cell's state and its output.
 
 typedef struct ein__chainer {
     ein__stitcher s;
@@ -39889,9 +39931,9 @@ static void ein__hide_members(ein_ctx *ctx) {
     ein__stitcher_end(&z, reads);
 }
 /* ---- recompute.c ---- */
-// Maps of a plan that read a short sum which others read too: each computes it for itself. It does
-// not wait for the sum's kernel then and may be one launch with that (siblings.c), and with others
-// that have just been waiting for it. Rematerialisation, as compilers do it for registers.
+// Rematerialisation, as compilers do it for registers: maps of a plan that read a short sum, which
+// others read too, compute it themselves. Then a map need not wait for the sum's kernel, and may
+// share a launch with it (siblings.c), or with other kernels that only waited for it.
 
 enum { EIN__RECOMPUTED_TERMS = 16 };  // at most: each is read once more, from the caches
 
@@ -39950,10 +39992,10 @@ static bool ein__recompute_plan(ein_ctx *ctx) {
     return any;
 }
 /* ---- front.c ---- */
-// Maps of a plan with the rows that read them as one kernel: what the passes of a row's kernel read
-// at its own elements alone, such as a sum of embeddings before a normalization, the first pass
-// computes, and those behind it have it in registers. A launch and a round through memory less;
-// what others read as well is stored on the way.
+// Fuses maps of a plan into the row kernel that reads them: a map that the passes over a row read
+// only at the row's own elements, such as a sum of embeddings in front of a normalization, is
+// computed by the first pass, and later passes have it in registers. This saves a launch and a
+// round trip through memory; a map that others read as well is stored, too.
 
 // Whether `read` is of one element for each term of each row of `row`, whose box is that of its
 // rows and terms.
@@ -40063,9 +40105,9 @@ static bool ein__front_plan(ein_ctx *ctx) {
     return any;
 }
 /* ---- finish.c ---- */
-// Maps of a plan that finish sums (sums.c), with the reduction that they alone read as one kernel:
-// a round through memory and a launch less a cell of a recurrent network, whose state and output
-// are two maps (chain.c) that read the gates at several places each.
+// Fuses maps of a plan that finish sums (sums.c) with the reduction that only they read: this saves
+// a round trip through memory and a launch for each cell of a recurrent network, whose state and
+// output are two maps (chain.c) that read the gates at several places each.
 
 // Whether step `i` is a reduction that may be computed by the threads of what reads it.
 static bool ein__may_finish(const ein__stitcher *s, int i, int j) {
@@ -40505,8 +40547,8 @@ EIN__FN void ein__plan_memory(ein_ctx *ctx) {
     ein__place_counters(p);
 }
 /* ---- step.c ---- */
-// The steps of a plan under layouts: what calls and kernels are given, how much memory they need
-// beside their tensors, what they cost.
+// The steps of a plan once layouts are chosen: the arguments of calls and kernels, their
+// workspaces, their costs.
 
 static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
     int64_t bytes =
@@ -40885,9 +40927,9 @@ static void ein__make_step(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     }
 }
 /* ---- unmake.c ---- */
-// Plans that are not taken leave nothing: the values and expressions that were made for them are
-// forgotten, since everything that goes through all values, or looks an expression up, would take
-// longer for them.
+// Discards plans that are not taken: the values and expressions that were made for them are removed
+// from the tables, since they would slow down whatever goes through all values or looks up an
+// expression.
 
 // What a context has made.
 typedef struct ein__made {
@@ -40933,8 +40975,8 @@ static void ein__unmake(ein_ctx *ctx, const ein__made *m) {
     if (arrlen(ctx->unrounded) > m->value) arrsetlen(ctx->unrounded, m->value);
 }
 /* ---- plan.c ---- */
-// The plan of a program: the steps for its values in order, weight-only work split off, with what
-// kernels do together and what they do apart as it is cheapest.
+// The plan of a program: the steps for its values in order, work on weights alone split off,
+// kernels fused or kept apart as it is cheapest.
 
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);
@@ -41304,8 +41346,8 @@ static bool ein__build_halves(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__build_again(ctx, other, nroot, &ctx->halving, ein__build_derived);
 }
 /* ---- ways.c ---- */
-// The ways that a program is planned in: the model as folded, derived, merged, with tensors in
-// other orders, and in other variants; the cheapest plan is kept.
+// The variants in which a program is planned (the model as folded, derived, merged, with other
+// layouts, and so on), of which the cheapest plan is kept.
 
 // A value that is an output as it stands (an input, a weight, or another output's value) gets a
 // copy, so that every output has a step that writes it.
@@ -41899,9 +41941,9 @@ EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__make_variant(ctx, root, nroot, &any);
 }
 /* ---- cuts.c ---- */
-// Tensors that the model and the plan both have: cuts. Once one is proved equal, later proofs take
-// it as any value, the same on both sides, and reach back to the nearest cuts only, at full sizes
-// too.
+// Cuts: tensors that both the model and the plan compute. Once one is proved equal, later proofs
+// replace it by a free variable on both sides, and so reach back to the nearest cuts only, at full
+// sizes too.
 
 typedef struct ein__prover {
     ein_ctx *ctx;
@@ -51678,7 +51720,7 @@ EIN__FN void ein__tmpl_put(ein__buf *out, const char *const *lines, const ein__k
     EIN_ASSERT(depth == 0);
 }
 /* ---- emit_kgen.c ---- */
-// What is known of a kernel while its text is made, and hashes of what it computes that do not
+// The state of a kernel while its text is generated, and hashes of what it computes that do not
 // depend on the rest of the model.
 
 enum {
@@ -52688,8 +52730,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     return r;
 }
 /* ---- emit_expr.c ---- */
-// Scalar expressions as C text. Whatever is used twice, or would make a line long, gets a name
-// where its last iterator is known.
+// Scalar expressions as C text. A subexpression that is used twice, or would make a line too long,
+// gets a name in the outermost loop where all its iterators are known.
 
 enum { EIN__LONG = 60 };
 
@@ -53886,8 +53928,8 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     return s;
 }
 /* ---- emit_sums.c ---- */
-// What the threads of a reduction add up: one sum, two that are made of the same reads (pair.c), or
-// those that the maps behind it finish (sums.c).
+// The sums that a thread of a reduction keeps: one, two made of the same reads (pair.c), or those
+// that the maps behind the reduction finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
     switch (r) {
@@ -54629,8 +54671,8 @@ static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, 
     return ok;
 }
 /* ---- emit_running.c ---- */
-// Running sums (running.c): a thread goes along the places of one, adds the term of each and stores
-// what it has, or what a map makes of that.
+// Running sums (running.c): a thread goes along the places of one, adds the term of each, and
+// stores the sum so far or what a map makes of it.
 
 // Scans the terms and the map behind them; the threads' slots are all but the one they go along.
 static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__running *p,
@@ -54783,8 +54825,9 @@ static bool ein__krunning(ein__kgen *g, const ein__step *step, const char *hint,
     return ok;
 }
 /* ---- emit_picks.c ---- */
-// Reductions of which a term belongs to few rows (picks.c): lanes of a warp ask about terms of its
-// row; all of them add up those found, in the order of the terms, each for columns of its own.
+// Segment reductions (picks.c), where a term belongs to few rows: the lanes of a warp test the
+// terms for its row; then all lanes add up those found, in the order of the terms, each lane for
+// columns of its own.
 
 // Scans the terms and the map behind them. Slots of rows stay what they are.
 static ein__kred ein__kpicks_make(ein__kgen *g, const ein__step *step, const ein__picks *p) {
@@ -54965,8 +55008,8 @@ static bool ein__kpicks(ein__kgen *g, const ein__step *step, const char *hint, e
     return ok;
 }
 /* ---- emit_place.c ---- */
-// Places of extrema (place.c) as reductions over pairs of a value and its place: a thread, a warp,
-// a block, several blocks or a column of threads for one output, as for other reductions.
+// Argmax and argmin (place.c) as reductions over pairs of a value and its place: one output has a
+// thread, a warp, a block, several blocks or a column of threads, as in other reductions.
 
 // The parts of a kernel beside those of a reduction.
 typedef struct ein__kplaces {
@@ -55125,10 +55168,10 @@ static bool ein__kplaces_kernel(ein__kgen *g, const ein__step *step, const char 
     return ok;
 }
 /* ---- emit_narrow.c ---- */
-// Narrow transposes: a few elements that lie side by side in the operand are rows apart in the
-// result, as the channels of an image that becomes planes, or the other way round. Tiles would be
-// mostly empty and lanes along the long dimension step over the short one, so a thread transposes
-// four places in registers: vectors on both sides.
+// Narrow transposes: one of both dimensions has a few elements only, as the channels of an image
+// that is split into planes, or the other way round. Tiles would be mostly empty, and lanes along
+// the long dimension would have strided accesses, so a thread transposes four places in registers:
+// vectors on both sides.
 
 enum { EIN__NARROW_MOST = 7 };  // from 8 on tiles are used
 
@@ -56030,13 +56073,13 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     return ein__kreduce(g, step, hint, out, l);
 }
 /* ---- emit_row.c ---- */
-// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores,
-// of the row's elements or of the row: a softmax, or what it is the weights of a sum for.
-// A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
-// elements, are adjacent in memory, a block has a column of them: threads side by side have rows
-// side by side, and those behind each other share one; or a thread has a row, if that is short.
-// What several passes read, or what the first of them computes in front of the row (front.c), stays
-// in registers when that is at most 32 of them.
+// Row kernels: reductions over the trailing iterators, each one pass over the row, then a map of
+// the row's elements, as in a softmax, or of the row, as in a sum that a softmax weights. A warp a
+// row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring elements,
+// are adjacent in memory, a block takes a column of rows: adjacent threads have adjacent rows, and
+// several threads share each row; or a thread has a row of its own, if that is short. What several
+// passes read, or what the first of them computes in front of the row (front.c), stays in registers
+// when these are at most 32.
 
 typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD } ein__krow_form;
 
@@ -56797,7 +56840,7 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
     return ok;
 }
 /* ---- emit_factor.c ---- */
-// What kernels of products by tiles have in common (emit_product.c), and how they load a factor. A
+// What kernels of tiled products (emit_product.c) have in common, and how they load a factor. A
 // block's threads fetch the tiles of both factors to shared memory as their index forms have them,
 // guards included. The factors, the result and the epilogue each see the iterators merged as far as
 // they alone allow: a filter is read along one long row of terms although the image needs channel
@@ -57534,8 +57577,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__kscan_free(&scan);
 }
 /* ---- emit_norm.c ---- */
-// Row operations in a product by tiles (norm.c): sums along the rows of its first factor, what is
-// made of them for each row, and a share of the rows' own map.
+// Norms fused into a tiled product (norm.c): sums along the rows of its first factor, the factors
+// that are computed from them for each row, and a block's share of the normalized rows where these
+// are stored.
 
 // Their type: sums of what threads load, or of the fragments that warps multiply.
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
@@ -59079,8 +59123,8 @@ static bool ein__kreduction(ein__kgen *g, const ein__step *step, const char *hin
     return ein__kwindow(g, step, hint, out, l);
 }
 /* ---- emit_relay.c ---- */
-// Weights re-laid at load: one kernel with sizes and strides as arguments serves them all. It runs
-// once, so its rate does not matter; the size of the emitted file does.
+// Transposes of weights at load: one kernel with sizes and strides as arguments serves them all. It
+// runs once, so the size of the emitted file matters, not its speed.
 
 enum { EIN__RELAY_RANK = 6 };
 
@@ -59451,8 +59495,9 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     return ok;
 }
 /* ---- emit_attention_turns.c ---- */
-// Which keys an attention's block goes over: where a mask ends for the rows of its tile, and begins
-// (attention_mask.c), and the block's share of those between where several blocks have one tile.
+// The range of keys of an attention's block: where a mask begins and ends for the rows of its tile
+// (attention_mask.c), and the block's share of the keys between, where several blocks have one
+// tile.
 
 // Whether blocks may be done before they have met all keys.
 static bool ein__kattention_skips(const ein__attention_tile *t) {
@@ -61002,8 +61047,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_sum_helpers(ctx, out, needs);
 }
 /* ---- emit_stitch.c ---- */
-// Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
-// them for its slice.
+// Stitched kernels (stitch.c): both as functions of a thread's number, and the kernel whose blocks
+// call them for their slices.
 
 // One of the two; `cut` says what numbers the slices.
 static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *cut,
@@ -61092,8 +61137,8 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
     ein__kgen_free(&g);
 }
 /* ---- emit_siblings.c ---- */
-// Kernels that do not need each other as one (siblings.c): each as a function of a thread's number,
-// and the kernel whose blocks call one of them.
+// Horizontally fused kernels (siblings.c): each as a function of a thread's number, and the kernel
+// whose blocks call one of them.
 
 // The call of member `k`, by the first threads that are left in blocks of their own.
 static void ein__put_sibling(ein__kgen *g, const ein__step *step, int k, const ein__launch *part,

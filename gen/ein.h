@@ -17,8 +17,8 @@
 //     if (ein_get_status(ctx)) fputs(ein_error(ctx), stderr);
 //     ein_close(ctx);
 // Errors are sticky: after the first one every call returns it at once and does nothing, so calls
-// may be written in a row and tested once. Of no context (ein_open had no memory) every status is
-// EIN_RESOURCES.
+// may be written in a row and tested once. A NULL context, as ein_open gives without memory, has
+// the status EIN_RESOURCES.
 //
 // WHAT IT DOES
 //     text -parse-> graph -lower-> expressions -derive, plan-> steps -emit-> .cu .h
@@ -38,20 +38,21 @@
 //     output y, z                             before or after y is defined
 //     y = Conv(x, k; strides=2, pads=1)       ONNX operator, opset 21; `_` omits an operand
 //     t[n,f,h] = sum(c) a[n,c,h-1] * b[f,c] where h in 0:H, pad a 0
-// `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
-// are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 u8 i32 i64
-// bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
-// number where ONNX wants a list holds for every spatial axis, in Pad for every axis. What ONNX
-// passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max) is an attribute;
-// a type is a word (to=f16). Positions of Gather and GatherElements count from 0.
+// `#` starts a comment. A statement is one line; lines that are indented further than its first one
+// continue it. Names are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16
+// bf16 i8 u8 i32 i64 bool. Attribute values are integer expressions over dims, numbers, words,
+// strings or lists; a number where ONNX wants a list holds for every spatial axis, in Pad for every
+// axis. What ONNX passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max)
+// is an attribute; a type is a word (to=f16). Positions of Gather and GatherElements count from 0.
 //   Equations. Subscripts: + - * and floored / % by constants. An index's range comes from `where`,
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
-// outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
-// where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
-// log sqrt rsqrt erf sin cos atan sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
-// quot(a,b), which is rounded to zero, and rem(a,b), what that leaves, select(a < b, p, q),
-// idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is an equation too,
-// `half[] = 0.5`, and a constant of the program; a weight is not.
+// outside a tensor is an error unless `pad T v` is given. A guard `[i < n]` is 1 where it holds and
+// 0 elsewhere, and what it multiplies is evaluated only where it holds. sum prod max min reduce and
+// bind like multiplication. Functions: relu tanh exp log sqrt rsqrt erf sin cos atan sigmoid abs
+// neg floor ceil square, pow(a,b) min(a,b) max(a,b), quot(a,b), which is rounded to zero, and
+// rem(a,b), what that leaves, select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the
+// position held in i. A number is an equation too, `half[] = 0.5`, and a constant of the program; a
+// weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
 // inputs and own names, and calls blocks above it. A block that makes its result by a call,
@@ -68,18 +69,19 @@
 // library's algorithm: cuDNN's number; an engine of its graph API with its settings, type=choice,
 // `engine:28,2=5,13=0`; or `lt:` and what cublasLt's is set to. The fastest row of a key is used,
 // those of the newest library alone, and its algorithm is pinned: the emitted create takes it where
-// the library has the row's version and accepts it, else what the library chooses. Instead of an
-// engine that is the first in cuDNN's order which works as FP32 or the mode asks, gives the same
-// bits on every run and is compiled already, else an algorithm of the older API.
+// the library has the row's version and accepts it, else what the library chooses. An engine that
+// cannot be taken is replaced by the first one in cuDNN's order that computes in FP32 or as the
+// mode asks, gives the same bits on every run and is compiled already, or else by an algorithm of
+// the older API.
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
 // `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes, `nhwc`), and of
 // generated kernels a kind and 16 hexadecimal digits, a hash of all that decides the kernel's text:
 // `kernel map 1a2b3c4d5e6f7081`, `kernel product 0123456789abcdef algo=64x64x16` with its tile. A
-// measured row wins over the estimate, which takes shares of the device's peak rates by kind of
-// call. ein_desc.intensity: a kernel with more operations an element (default 4) is priced by its
-// arithmetic as well as by its memory traffic.
+// measured row wins over the estimate, which is a roofline model: shares of the device's peak rates
+// by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4) is
+// priced by its arithmetic as well as by its memory traffic.
 //
 //   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for, and
 // kernels of the plans that it compared, where no table has them: `einnet probe MODEL.ein...
@@ -190,13 +192,14 @@ typedef enum {
     EIN_EQUATIONS,   // every value's expression as a legal equation
     EIN_EXPLAIN,     // the derivations of contractions, with costs; see ein_desc.explain
     EIN_EXPLAIN_JSON,
-    EIN_CALLS,  // keys of the library calls that no cost table has, one a line, then kernels, each
-                // with its text behind the key; for ein_add_calls; see ein_desc.probe
-    EIN_COSTS,  // the rows of all cost tables given, as one
-    EIN_ESTIMATES,   // calls of the GPU that they have: key, measured and estimated picoseconds
-    EIN_CANDIDATES,  // kernels of candidate plans, and these plans, that tables have: as estimates,
-                     // and what these are made of; see ein_desc.probe
-    EIN_PROBE        // a CUDA program that measures them and prints rows for cost tables
+    EIN_CALLS,      // what no cost table has: keys of library calls, one a line, then kernels, each
+                    // with its text behind the key; for ein_add_calls; see ein_desc.probe
+    EIN_COSTS,      // the rows of all cost tables given, as one
+    EIN_ESTIMATES,  // calls that tables have for the GPU: key, measured picoseconds, spread,
+                    // estimated picoseconds
+    EIN_CANDIDATES,  // the same for kernels of candidate plans and for these plans, and the parts
+                     // of which each estimate is made; see ein_desc.probe
+    EIN_PROBE        // a CUDA program that measures EIN_CALLS and prints rows for cost tables
 } ein_output;
 
 typedef struct {
@@ -257,28 +260,28 @@ typedef struct {
     bool small;           // use the model's `small` dims
     bool baseline;        // no derivation: one library call or kernel per contraction
     int depth;            // rules in a row; default 8
-    int states;           // definitions of one problem; default 1000
+    int states;           // equivalent definitions of one contraction; default 1000
     const char *rules;    // names of the rules to use, separated by commas; "-a,b": all but these
     bool no_converge;     // no derivation towards library calls
     bool distances;       // ein_stats counts definitions by distance
-    bool no_fingerprint;  // states that are known already are queued again: for measurements
+    bool no_fingerprint;  // known definitions are explored again: shows what skipping them saves
     // Called during the search, which false ends with what it has, and during proofs, which false
     // makes fail.
     bool (*progress)(void *user, const ein_stats *stats);
     void *progress_user;
     const char *explain;  // EIN_EXPLAIN: the contraction of this name; NULL: all of them
-    int branches;         // of a recorded graph, at most; default 4, which is also the limit
+    int branches;         // most parallel branches of a recorded graph, 1 to 4; default 4
     int intensity;        // operations an element above which a kernel is compute-bound; default 4
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;      // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    bool probe;      // planning keeps the calls it priced and its plans, for EIN_CALLS, EIN_PROBE
     ein_math math;   // EIN_MATH_TF32 needs a GPU that has it
     bool only_math;  // no plan in more exact arithmetic, even where one is cheaper
     int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none
-    bool inspect;     // every value keeps its memory, so that EIN_TEST can report each one's error
+    bool inspect;     // no value's memory is reused, so that EIN_TEST can report each one's error
 } ein_desc;
 
 typedef struct {

@@ -1,6 +1,24 @@
 // Internal types, in the order of the pipeline. There are no prototypes: all.h includes the modules
 // bottom-up and every function shared between modules is EIN__FN (static), so the compiler itself
 // refuses a call of a module further down.
+//
+// Words that comments of all modules use:
+//   scope      iterators with their ranges and a scalar body: the definition of a tensor. Traversal
+//              iterators come first, one for each dimension, then those that are reduced.
+//   value      a tensor of the program with its scope, or an input or weight. Its box is where its
+//              elements are; a read elsewhere gives the padding.
+//   map        a value whose scope reduces nothing; contraction: one that sums products of two
+//              reads, which are its factors; product: a contraction, or the kernel for one
+//   slot       an iterator's number in its scope
+//   subscript  the index form behind one dimension of a read: affine in atoms, which are iterators,
+//              quotients and remainders of forms. A digit is (i / d) % e of iterator i.
+//   place      a position in a value, one number for each dimension
+//   terms      what a reduction combines: one for each place of its reduced iterators
+//   taps       the places of a window; phases: places that agree modulo a stride or a factor
+//   lines      of a product's tile: rows or columns, whichever factor is meant
+//   parts      shares of a reduction's terms that blocks, warps or kernels have (split-K)
+//   at load    once, in create: so all is computed that depends on weights alone
+//   own        of kernels: generated from templates/, in contrast to calls of a library
 #ifndef EIN_INT_H
 #define EIN_INT_H
 

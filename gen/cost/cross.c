@@ -1,7 +1,7 @@
-// Reductions whose terms are functions of what a row and what a column have, but no products:
-// pairwise distances, max-plus products, additive attention. Tiles fetch both and keep them in
-// registers as they do for a product (templates/tiles_cross.cu): loops over the terms of each
-// result would read both anew.
+// Reductions whose terms are functions of one element of a row and one of a column, but no
+// products: pairwise distances, max-plus products, additive attention. Tiles load both and keep
+// them in registers as for a product (templates/tiles_cross.cu); a loop over the terms of each
+// result would load both again every time.
 
 enum {
     EIN__CROSS_NODES = 64,  // looked at in a term

@@ -1,4 +1,4 @@
-// Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
+// The cost of a generated kernel: a table's row, else an estimate.
 
 // A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
 // strides of the result.

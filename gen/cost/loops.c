@@ -1,4 +1,5 @@
-// The loops of reductions: who works on a result's terms, what their loads and instructions take.
+// The loops of reductions: which threads work on the terms of a result, and how long their loads
+// and instructions take.
 
 // A kernel to be priced: the definitions that it computes, operands first. What `inner` names is no
 // memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as

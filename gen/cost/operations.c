@@ -1,5 +1,5 @@
-// Operations of an expression, as kernels have them: what decides whether a map's arithmetic hides
-// behind its memory traffic.
+// Arithmetic operations of an expression as kernels execute them, by which it is decided whether a
+// map's memory traffic hides its arithmetic.
 
 // Instructions of a read at digits, four neighbours a thread: counted in the machine code of
 // bilinear maps for sm_90, of 34 to 116 instructions an output.

@@ -1,8 +1,9 @@
-// Patches: what a tile's lines see of a factor that is read through windows, as the first
-// convolutions of networks read an image of few channels. Where windows overlap a tile that loads
-// each line's terms loads most elements many times, one by one; a block that has the patch in
-// shared memory loads each once and multiplies from there (templates/tiles_patch.cu). A tile's
-// lines are then a box of positions instead of a run of them, a power of two along each iterator.
+// Patches: the part of a factor that a tile reads through windows, as the first convolutions of
+// networks read an image of few channels. Where windows overlap, a tile that loads the terms of
+// every line (row or column) loads most elements many times, one by one; a block that keeps the
+// patch in shared memory loads each once and multiplies from there (templates/tiles_patch.cu). The
+// lines of a tile are then a box of positions, a power of two along each iterator, instead of
+// consecutive ones.
 
 enum {
     EIN__BOXES = 3,               // numbers of lines that tiles with patches have ...

@@ -1,10 +1,10 @@
-// Reductions whose terms are nothing but where a number of the term is one of the result
-// (ein__picks_terms), with channels: iterators of the result that do not decide which terms these
-// are,
+// Segment reductions (scatter-add): a term counts only for the result whose index equals a number
+// that the term carries, for all others it is the reduction's identity (ein__picks_terms). They
+// have channels: iterators of the result that do not decide which terms count,
 //     y[n,c] = sum(e) select(at[e] == n, u[e,c], 0).
-// A warp, or the eight of a block, has a row of them: lanes ask about a term each, and what is
-// found they add together, a channel each or four (emit_picks.c). That is a question for a row and
-// a term instead of one for every channel.
+// A warp, or the eight warps of a block, computes the channels of one row: each lane tests one
+// term, and then all lanes add up the terms that were found, one or four channels each
+// (emit_picks.c). So there is one test for a row and a term instead of one for every channel.
 
 enum {
     EIN__PICKS_AHEAD = 8,         // terms that a lane asks about in a turn

@@ -1,7 +1,7 @@
-// Kernels that were priced before. A network's blocks are alike, plans are made in many ways, and
-// each is priced under many layouts: nearly every kernel that is asked for is another one but for
-// names. All that its estimate depends on is written down as bytes; expressions by structure, since
-// ids of what a plan is made of are others in the next one, and are forgotten with it (unmake.c).
+// Memoised estimates. A network's blocks are alike, plans are made in many ways, and each is priced
+// under many layouts: nearly every kernel that is to be priced differs from an earlier one in names
+// alone. The key of an estimate is all that it depends on, as bytes; expressions are written by
+// structure, since their ids differ from plan to plan and are forgotten with a plan (unmake.c).
 
 enum {
     EIN__PRICED_BYTES = 1024,  // that tell a kernel, or a body; longer ones are not remembered

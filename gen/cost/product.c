@@ -1,8 +1,9 @@
 // Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
-// its iterators. Those that only one factor has count the rows of a tile, those that only the other
-// has its columns, the rest batches; all that is summed counts terms. A convolution is such a
-// product as it stands, its window and its padding part of how one factor is read (implicit GEMM).
-// The columns are those of the factor along which the result's neighbours lie.
+// its iterators. Iterators that only one factor has count the rows of a tile, those that only the
+// other has count its columns, the rest count batches; those that are summed count terms. A
+// convolution is such a product as it stands, its window and its padding part of how one factor is
+// read (implicit GEMM). The columns are those of the factor along which the result's neighbours
+// lie.
 
 enum { EIN__CROSS_VALUES = 2 };  // that a row, or a column, has of each term (cross.c)
 

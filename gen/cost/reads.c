@@ -1,4 +1,5 @@
-// How reads lie in memory, and what a product's loads of a factor take for that.
+// How reads access memory (steps, runs, guards), and how the threads of a product load a factor
+// accordingly.
 
 // How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
 // the data decide. Inside floor and mod it is the step between two wraps.

@@ -1,10 +1,10 @@
-// Estimates: how long a kernel takes that no table knows, and what those of library calls are made
-// of (estimate_calls.c). A roofline with shares of the peaks by kind of call, the machine's fill by
-// tiles, bytes by class of access, and the L2 cache. Its launch comes before all of that: the next
-// step of a graph begins when this one is over, so that a step's launch and its work add up. It
-// orders candidates; shares that no published figure supports are round numbers. Integers only, of
-// which products saturate where sizes can be large. No estimate of a call shrinks when a size grows
-// but for alignment: a size that tensor cores load 16 bytes at a time may be cheaper than a less.
+// Estimates of kernels that no table has, and the parts of which estimates of library calls are
+// made (estimate_calls.c): a roofline model with a share of the peak rates for each kind of call,
+// how far tiles fill the machine, bytes by class of access, and the L2 cache. The launch is added:
+// the next step of a graph begins when this one has ended. Estimates are there to rank candidates;
+// shares that no published figure supports are round numbers. Integers only; products saturate
+// where sizes can be large. No estimate of a call shrinks when a size grows, except by alignment: a
+// size that tensor cores can load 16 bytes at a time may be cheaper than a smaller one.
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 

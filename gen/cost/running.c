@@ -1,8 +1,8 @@
-// Running sums,
+// Running sums (prefix sums),
 //     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end):
-// a thread that goes along i has the sum so far at each place, or those of a block do, some places
-// each (emit_running.c), for n terms instead of as many for every result. rule_prefix.c gives long
-// ones blocks.
+// a thread that goes along i keeps the sum so far, or the threads of a block do, some places each
+// (emit_running.c): n terms in all instead of n for every result. rule_prefix.c splits long ones
+// into blocks.
 
 enum {
     EIN__RUNNING_AHEAD = 16,  // words that a thread loads before it adds the first one

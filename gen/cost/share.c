@@ -1,7 +1,7 @@
-// Reductions with few results and many terms, as means over a whole image or rows of a million
-// elements: as many blocks as there are results leave most of the machine idle. So several blocks
-// share the terms of a result, or of a group of neighbouring ones; each leaves what it has in
-// memory, and the last to arrive combines all of it in the order of the parts (as tail.c for
+// Reductions with few results and many terms, as means over a whole image or over rows of a million
+// elements: one block for each result would leave most of the machine idle. So several blocks share
+// the terms of a result, or of a group of neighbouring ones; each writes its partial result to
+// memory, and the last to arrive combines all of them in the order of the parts (as tail.c for
 // products; templates/reduce_block.cu and reduce_column.cu).
 
 enum {

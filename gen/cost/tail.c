@@ -1,9 +1,9 @@
 // Tiles whose terms several blocks share (split-K in one kernel): each block leaves its sums in
 // memory, and the last to arrive at a tile adds all up in the order of the parts and goes on with
-// the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Against a
-// second kernel that adds the parts up (split.c) a launch is saved; what it costs is that one block
-// reads what all of the tile's blocks wrote. Blocks that are a cluster (compute capability 9.0 and
-// later) leave their sums in their own shared memory, and each adds up a share of the tile.
+// the epilogue (templates/tail.cu; the form of CUDA's threadFenceReduction sample). Compared with a
+// second kernel that adds up the parts (split.c), a launch is saved, but one block reads what all
+// blocks of the tile wrote. Blocks that are a cluster (compute capability 9.0 and later) leave
+// their sums in their own shared memory, and each adds up a share of the tile.
 
 enum {
     EIN__TAIL_PARTS = 16,  // at most

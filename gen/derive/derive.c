@@ -1,9 +1,10 @@
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
-// section 4, OLLIE section 4). A class is a tensor value, its members are equivalent definitions; a
-// definition reads other classes, so alternatives add up instead of multiplying. Layouts are no
-// part of it: they are chosen afterwards. rules.c lists the rules. Variable substitution is not
-// searched for, because every inner value is made in normal form: W that depends on x, y only
-// through E(x,y) becomes W'[E(x,y)], the range of E tightened to where the reads are inside.
+// section 4, OLLIE section 4). It is an e-graph: a class is a tensor value, its members are
+// equivalent definitions, and a definition reads other classes, so alternatives add up instead of
+// multiplying. Layouts are not part of it; they are chosen afterwards. rules.c lists the rules.
+// Variable substitution is not searched for, because every inner value is made in normal form: W
+// that depends on x, y only through E(x,y) becomes W'[E(x,y)], the range of E tightened to where
+// the reads are inside.
 
 enum {
     EIN__DERIVE_STATES = 1000,  // definitions of one problem; ein_desc.states

@@ -1,4 +1,4 @@
-// Choice: the cheapest definition of every class, and the values made from it.
+// Extraction: the cheapest definition of every class, and the values made from it.
 
 #define EIN__NO_WAY (INT64_MAX / 8)
 

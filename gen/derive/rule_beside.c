@@ -1,11 +1,11 @@
-// Products of what is laid side by side, as sums of products, where a part of it repeats: p[c,t] =
-// x[c,t / d] for c < n, y[c - n,t] from there on, gives
+// Products of a concatenation as sums of products, where one of its pieces repeats elements: p[c,t]
+// = x[c,t / d] for c < n, y[c - n,t] from there on, gives
 //
 //     sum(c,r) p[c, h + r] w[c,r] = sum(c in 0:n, r) x[c, (h + r) / d] w[c,r]
 //                                 + sum(c,r) y[c, h + r] w[n + c,r],
 //
-// a sum of two of which the first is computed by phases (rule_repeats.c): what decoders do that
-// enlarge features and lay others beside them. It is the law of rule `linear` for one product.
+// a sum of two products of which the first is computed by phases (rule_repeats.c): decoders
+// upsample features and concatenate others to them. It is the law of rule `linear` for one product.
 
 typedef struct ein__sideways {
     ein__pass *pass;

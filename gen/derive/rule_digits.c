@@ -1,6 +1,7 @@
-// Digit re-layout: iterators beside multiples of a coefficient d fall into two digits each, and
-// every tensor read there is re-laid. Dilated convolutions and bands become batches of plain ones,
-// strided ones become space-to-depth and stride 1.
+// Digit re-layout: iterators that are added to multiples of a coefficient d are split into two
+// digits each, i = d * (i / d) + i % d, and every tensor that is read there is laid out by these
+// digits. Dilated convolutions and bands become batches of plain ones, strided convolutions become
+// space-to-depth and stride 1.
 
 // Digit re-layout by `d`: iterators that stand with coefficient 1 beside multiples of d become two
 // digits, u = d * U + p, and every tensor read there is re-laid, a'[i, p] = a[d * i + p].

@@ -1,4 +1,4 @@
-// Sums and products trade places where that multiplies less.
+// The distributive law, in both directions, where that multiplies less.
 //
 // `distribute`: a product of a sum, when products of its terms are at hand or have few terms
 // themselves, as where one weight meets a tensor that grows from step to step, X = X' + F + w with

@@ -1,8 +1,8 @@
-// Rule `gate`: a product of which one map alone reads both halves, M[i] = f(V[i], V[i + n]), is two
+// Rule `gate`: a product whose two halves only one map reads, M[i] = f(V[i], V[i + n]), is two
 // products, V0[i] = V[i] and V1[i] = V[i + n] over half of the dimension, f(V0[i], V1[i]): the map
-// is computed where one of them is, from the other one's result, while V, twice as large, would be
-// stored and read once more. So are gated units (GLU, GEGLU, SwiGLU with one matrix) and gated
-// convolutions; what V[i] and V[i + n] read of weights are halves of these.
+// is computed in the epilogue of one of them, which reads the other one's result, while V, twice as
+// large, would be stored and read once more. This covers gated units (GLU, GEGLU, SwiGLU with one
+// matrix) and gated convolutions; what V[i] and V[i + n] read of weights are halves of these.
 
 // By value id: the halves of a product, along dimension `dim` from `n` on; none.
 typedef struct ein__gated {

@@ -1,6 +1,6 @@
-// Groups of a convolution as one dense convolution: the group becomes a summed input channel too,
-// and the weights are block-diagonal, x[g] = sum(j) [j == g] x[j]. Many groups are joined a few at
-// a time.
+// A grouped convolution as one dense convolution: the group becomes a summed input channel too, and
+// the weights are block-diagonal, x[g] = sum(j) [j == g] x[j]. Many groups are joined a few at a
+// time.
 
 // What becomes of each old iterator.
 typedef struct ein__joined {

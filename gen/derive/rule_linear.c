@@ -1,16 +1,16 @@
-// Rule `linear`: a product of weights and a linear map of tensors that are summed over where they
-// stand changes places with the map, where that multiplies less. With a and i free of c,
+// Rule `linear`: a product of weights with a linear map of a tensor, and that map, are exchanged
+// where that multiplies less. With a and i free of c,
 //
 //     sum(c) w[f,c] sum(k) a(k,h) x[c - o(k), i(k,h)]
 //         = sum(k) a(k,h) Z[f, i(k,h)],  Z[f,j] = sum(c) w[f,c] x[c - o(k), j]:
 //
-// what is enlarged by interpolation, or laid beside other channels after that, is multiplied
-// before. What of the map is not linear becomes a tensor of its own. The same for a sum over places
-// of a product's results, L linear but for a constant,
+// what is upsampled by interpolation, and concatenated with other channels after that, is
+// multiplied before it. The part of the map that is not linear becomes a tensor of its own. The
+// same holds for a sum over places of a product's results, L linear but for a constant,
 //
 //     sum(r) L(sum(c) w[f,c] x[c, i(h,r)]) = L'(sum(c) w[f,c] sum(r) x[c, i(h,r)]):
 //
-// what is pooled is multiplied after it.
+// what is pooled is multiplied behind the pooling.
 
 enum {
     EIN__LINEAR_PARTS = 16,  // products that come of one

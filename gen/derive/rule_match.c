@@ -1,5 +1,5 @@
-// Converging derivation: what keeps a definition from being a library call is the form of an
-// operand, so the operand is written out as a tensor that has the form (EinNet section 5.2).
+// Converging derivation: where only the form of an operand keeps a definition from being a library
+// call, the operand is copied to a tensor that has the form (EinNet section 5.2).
 
 // Read `r` written out as a tensor whose dimensions are the iterators it uses: group iterators
 // first, the summation last (or first for the second factor). None when that is no gain or grows

@@ -1,9 +1,10 @@
-// Rule `needed`: a value of which a part alone is read is computed there alone. With V read at i in
-// lo..hi only, V'[i] = V[i + lo] over 0..hi - lo, and V[i] is V'[i - lo]: behind the last layer of
-// a transformer that classifies by one token, products, norms and queries of all other tokens.
+// Rule `needed` (dead elements): a value of which only a part is read is computed for that part
+// only. With V read at i in lo..hi only, V'[i] = V[i + lo] over 0..hi - lo, and V[i] is V'[i - lo].
+// It removes the products, norms and queries of all other tokens in the last layer of a transformer
+// that classifies by one token.
 //
-// What is left out of a dimension must be a good part of it: sizes that were chosen for vectors and
-// tiles are not given up for a border.
+// The part that is left out of a dimension must be a large one: sizes that suit vectors and tiles
+// are not given up for a border.
 
 enum { EIN__NEEDED_PERCENT = 75 };  // of a dimension, at most
 

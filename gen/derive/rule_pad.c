@@ -1,7 +1,7 @@
-// Channels padded: tensor cores load those of a pixel 16 bytes at a time, so a convolution with
-// fewer, or with some left over, is given as many more as fill the last load. Boundary relaxing of
-// a sum (EinNet section 4.1): sum(c in 0:C) x[c] w[c] is sum(c in 0:C') x'[c] w'[c], C' > C, with
-// zeros in x' and w' from C on. The weights get theirs at load.
+// Padded channels: tensor cores load the channels of a pixel 16 bytes at a time, so a convolution
+// whose channels do not fill the last load gets as many more as do. Boundary relaxing of a sum
+// (EinNet section 4.1): sum(c in 0:C) x[c] w[c] is sum(c in 0:C') x'[c] w'[c], C' > C, with zeros
+// in x' and w' from C on. The weights get theirs at load.
 
 // The summation iterator that counts the channels one by one, in subscript `*dim` of the data; -1:
 // several do, or groups too.

@@ -1,7 +1,7 @@
-// Expression splitting (EinNet section 4.2): a box falls into parts, each a contraction of its own,
-// and the result is their sum. A window falls into two halves; the result into its interior, where
-// all reads are inside, and its border. Boundary tightening of a whole problem is the same with one
-// part.
+// Expression splitting (EinNet section 4.2): a box is cut into parts, each a contraction of its
+// own, and the result is their sum. A window is cut into two halves; the result into its interior,
+// where all reads are inside, and its border. Boundary tightening of a whole problem is the same
+// with one part.
 
 // What slot `i` of `s` reads by subscript `dim` of read `r` while the other iterators take `at`.
 // False: the subscript is no sum of iterators with i in it, or padding would not be 0.

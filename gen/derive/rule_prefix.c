@@ -3,7 +3,7 @@
 // is, with places counted as b * B + t,
 //     P[b,t] = sum(u in 0:B) [u <= t] F[b*B + u],  Q[b] = sum(a) [a < b] P[a,B-1],
 //     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
-// n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
+// n * B terms instead of n * n. Q is a running sum itself. B is chosen by the estimates.
 
 enum { EIN__PREFIX_BLOCK = 8192 };  // longest block tried
 

@@ -1,13 +1,13 @@
-// Rule `repeats`: a product of weights and a map that has each element d times, p[i] = q[i / d], as
-// a convolution reads what was enlarged, is a product of q by phases. With P the least number for
-// which d divides a * P, and h = P * H + t,
+// Rule `repeats`: a product of weights and a map that repeats each element d times, p[i] = q[i /
+// d], as a convolution behind nearest-neighbour upsampling, is a product of q by phases. With P the
+// least number for which d divides a * P, and h = P * H + t,
 //
 //   V[h] = sum(c,r) p[c, a*h + b*r + e] w[c,r]
 //        = Z[t,H], Z[t,H] = sum(c,u) q[c, a*P/d * H + g(t) + u] W[t,c,u],
 //   g(t) the least (a*t + b*r + e) / d,  W[t,c,u] = sum(r) [(a*t + b*r + e) / d = g(t) + u] w[c,r]:
 //
-// of a window of 3 x 3 on what was enlarged twofold, 2 x 2 are left in each of four phases. Where
-// no r is in the subscript all phases may be the same, and Z is computed once for all of them.
+// a window of 3 x 3 behind twofold upsampling becomes one of 2 x 2 in each of four phases. Where no
+// r is in the subscript all phases may be the same, and Z is computed once for all of them.
 
 enum {
     EIN__REPEAT_PHASES = 16,  // most phases of a dimension,

@@ -1,12 +1,12 @@
-// Rule `separate`: windows over several axes of one tensor are taken one axis at a time, as of
-// pools and box filters,
+// Rule `separate`: a reduction over windows on several axes is done one axis at a time, as for
+// pooling and box filters,
 //
 //   V[i,j] = reduce(r,s) x[E(i,r), F(j,s)] = reduce(r) W[E(i,r), j],  W[p,j] = reduce(s) x[p,
 //   F(j,s)]
 //
-// of R + S terms instead of R * S. Of sums x may be a function of tensors that are read at one
-// place, and each term may have factors that know no more than one axis; an axis of terms alone, as
-// channels are, may go first as well:
+// with R + S terms instead of R * S. In a sum, x may be any function of tensors that are read at
+// one place, and terms may have factors that depend on one axis only; an axis that only the terms
+// have, as channels, may be summed first as well:
 //
 //   sum(c,r,s) x[c,E(i,r),F(j,s)]^2 g[r] h[s] = sum(r,s) W[E(i,r),F(j,s)] g[r] h[s],
 //   W[p,q] = sum(c) x[c,p,q]^2

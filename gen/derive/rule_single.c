@@ -1,5 +1,6 @@
-// Sums of one term. A factor that is read along an axis of one element, zeros around it, is not 0
-// for one value of an iterator of the sum alone, which is a function of the others,
+// Sums of which only one term is not 0. A factor that is read along an axis of one element, with
+// zeros around it, differs from 0 for one value of a summed iterator only, and this value is a
+// function of the others,
 //
 //   sum(y,r) a[y, E + k*r] w[y,r] = sum(y) a[y,0] w[y,-k*E],   a[y,i] = 0 but for i = 0, k*k = 1:
 //

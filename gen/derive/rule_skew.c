@@ -1,6 +1,6 @@
-// Rule `skew`: a band, whose places count from a row's own, has no tile in which all rows share
-// columns. Loop skewing u = r + j of blocks of B rows makes each block a product, of which the band
-// is the diagonals,
+// Rule `skew`: in a band, where columns are counted from each row's own position, no tile has
+// columns that all of its rows share. Loop skewing u = r + j of blocks of B rows makes each block a
+// product, of which the band is the diagonals,
 //
 //   V[b,m,j] = sum(k) q[b,m,k] w[b, a*m + c*j, k]
 //            = P[b, m / B, m % B, a*(m % B) + c*j],

@@ -1,8 +1,8 @@
 // Boundary tightening of operands (EinNet section 4.1): where p[i] is 0 but for a box, the product
 // sum(y) p[E] w reads the value over that box alone, whose padding is 0,
 //     p[i] = 0 <= i - lo < n ? f(i) : 0,   q[j] = f(j + lo),   sum(y) q[E - lo] w:
-// what was laid out with zeros around it is not stored again. Most library calls have no window
-// with unequal borders, so that this is another program, not a better one.
+// a tensor that was padded with zeros is not stored a second time. Most library calls have no
+// window with unequal borders, so that this is another program, not a better one.
 
 typedef struct ein__nonzero {
     int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];

@@ -1,6 +1,6 @@
-// Rule `toeplitz`: a window that no channel is summed over with, as of a depthwise or a very long
-// convolution, leaves one factor a column or few, of which no tile is made. Blocks of B of its
-// places are columns, with a Toeplitz matrix of the weights for the second factor,
+// Rule `toeplitz`: where no channel is summed together with a window, as in a depthwise or a very
+// long convolution, one factor has one column or few, which do not fill a tile. Blocks of B places
+// of the result serve as columns, with a Toeplitz matrix of the weights for the second factor,
 //
 //   V[b,x] = sum(y) d[b, a*x + y] w[b,y]
 //          = Z[b, x / B, x % B],  Z[b,X,t] = sum(m) d[b, a*B*X + m] w[b, m - a*t]

@@ -1,10 +1,10 @@
-// Rule `windows`: phases whose windows begin beside each other are one window over a few more
-// places, with e(b) of iterators that the weights have too,
+// Rule `windows`: phases (rule_point.c) whose windows begin close to each other are computed by one
+// window over a few more places, with e(b) of iterators that the weights have too,
 //
 //   V[b,x] = sum(c,y) d[c, x + e(b) + y] w[b,c,y]
 //          = Z[b, x + e(b) - least e],  Z[b,X] = sum(c,y) d[c, X + least e + y] w[b,c,y]:
 //
-// a library's convolution has no window that begins elsewhere for each channel.
+// no library has a convolution whose window begins at another place in each channel.
 
 enum { EIN__WINDOWS_GROWTH = 200 };  // of the result, percent
 

@@ -1,5 +1,6 @@
-// Which keys an attention's block goes over: where a mask ends for the rows of its tile, and begins
-// (attention_mask.c), and the block's share of those between where several blocks have one tile.
+// The range of keys of an attention's block: where a mask begins and ends for the rows of its tile
+// (attention_mask.c), and the block's share of the keys between, where several blocks have one
+// tile.
 
 // Whether blocks may be done before they have met all keys.
 static bool ein__kattention_skips(const ein__attention_tile *t) {

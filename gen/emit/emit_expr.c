@@ -1,5 +1,5 @@
-// Scalar expressions as C text. Whatever is used twice, or would make a line long, gets a name
-// where its last iterator is known.
+// Scalar expressions as C text. A subexpression that is used twice, or would make a line too long,
+// gets a name in the outermost loop where all its iterators are known.
 
 enum { EIN__LONG = 60 };
 

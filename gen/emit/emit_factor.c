@@ -1,4 +1,4 @@
-// What kernels of products by tiles have in common (emit_product.c), and how they load a factor. A
+// What kernels of tiled products (emit_product.c) have in common, and how they load a factor. A
 // block's threads fetch the tiles of both factors to shared memory as their index forms have them,
 // guards included. The factors, the result and the epilogue each see the iterators merged as far as
 // they alone allow: a filter is read along one long row of terms although the image needs channel

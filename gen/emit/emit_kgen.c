@@ -1,4 +1,4 @@
-// What is known of a kernel while its text is made, and hashes of what it computes that do not
+// The state of a kernel while its text is generated, and hashes of what it computes that do not
 // depend on the rest of the model.
 
 enum {

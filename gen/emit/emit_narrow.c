@@ -1,7 +1,7 @@
-// Narrow transposes: a few elements that lie side by side in the operand are rows apart in the
-// result, as the channels of an image that becomes planes, or the other way round. Tiles would be
-// mostly empty and lanes along the long dimension step over the short one, so a thread transposes
-// four places in registers: vectors on both sides.
+// Narrow transposes: one of both dimensions has a few elements only, as the channels of an image
+// that is split into planes, or the other way round. Tiles would be mostly empty, and lanes along
+// the long dimension would have strided accesses, so a thread transposes four places in registers:
+// vectors on both sides.
 
 enum { EIN__NARROW_MOST = 7 };  // from 8 on tiles are used
 

@@ -1,5 +1,6 @@
-// Row operations in a product by tiles (norm.c): sums along the rows of its first factor, what is
-// made of them for each row, and a share of the rows' own map.
+// Norms fused into a tiled product (norm.c): sums along the rows of its first factor, the factors
+// that are computed from them for each row, and a block's share of the normalized rows where these
+// are stored.
 
 // Their type: sums of what threads load, or of the fragments that warps multiply.
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {

@@ -1,5 +1,6 @@
-// Reductions of which a term belongs to few rows (picks.c): lanes of a warp ask about terms of its
-// row; all of them add up those found, in the order of the terms, each for columns of its own.
+// Segment reductions (picks.c), where a term belongs to few rows: the lanes of a warp test the
+// terms for its row; then all lanes add up those found, in the order of the terms, each lane for
+// columns of its own.
 
 // Scans the terms and the map behind them. Slots of rows stay what they are.
 static ein__kred ein__kpicks_make(ein__kgen *g, const ein__step *step, const ein__picks *p) {

@@ -1,5 +1,5 @@
-// Places of extrema (place.c) as reductions over pairs of a value and its place: a thread, a warp,
-// a block, several blocks or a column of threads for one output, as for other reductions.
+// Argmax and argmin (place.c) as reductions over pairs of a value and its place: one output has a
+// thread, a warp, a block, several blocks or a column of threads, as in other reductions.
 
 // The parts of a kernel beside those of a reduction.
 typedef struct ein__kplaces {

@@ -1,5 +1,5 @@
-// Weights re-laid at load: one kernel with sizes and strides as arguments serves them all. It runs
-// once, so its rate does not matter; the size of the emitted file does.
+// Transposes of weights at load: one kernel with sizes and strides as arguments serves them all. It
+// runs once, so the size of the emitted file matters, not its speed.
 
 enum { EIN__RELAY_RANK = 6 };
 

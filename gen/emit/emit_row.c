@@ -1,10 +1,10 @@
-// Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores,
-// of the row's elements or of the row: a softmax, or what it is the weights of a sum for.
-// A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
-// elements, are adjacent in memory, a block has a column of them: threads side by side have rows
-// side by side, and those behind each other share one; or a thread has a row, if that is short.
-// What several passes read, or what the first of them computes in front of the row (front.c), stays
-// in registers when that is at most 32 of them.
+// Row kernels: reductions over the trailing iterators, each one pass over the row, then a map of
+// the row's elements, as in a softmax, or of the row, as in a sum that a softmax weights. A warp a
+// row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring elements,
+// are adjacent in memory, a block takes a column of rows: adjacent threads have adjacent rows, and
+// several threads share each row; or a thread has a row of its own, if that is short. What several
+// passes read, or what the first of them computes in front of the row (front.c), stays in registers
+// when these are at most 32.
 
 typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD } ein__krow_form;
 

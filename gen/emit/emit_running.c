@@ -1,5 +1,5 @@
-// Running sums (running.c): a thread goes along the places of one, adds the term of each and stores
-// what it has, or what a map makes of that.
+// Running sums (running.c): a thread goes along the places of one, adds the term of each, and
+// stores the sum so far or what a map makes of it.
 
 // Scans the terms and the map behind them; the threads' slots are all but the one they go along.
 static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__running *p,

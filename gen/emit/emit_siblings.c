@@ -1,5 +1,5 @@
-// Kernels that do not need each other as one (siblings.c): each as a function of a thread's number,
-// and the kernel whose blocks call one of them.
+// Horizontally fused kernels (siblings.c): each as a function of a thread's number, and the kernel
+// whose blocks call one of them.
 
 // The call of member `k`, by the first threads that are left in blocks of their own.
 static void ein__put_sibling(ein__kgen *g, const ein__step *step, int k, const ein__launch *part,

@@ -1,5 +1,5 @@
-// Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
-// them for its slice.
+// Stitched kernels (stitch.c): both as functions of a thread's number, and the kernel whose blocks
+// call them for their slices.
 
 // One of the two; `cut` says what numbers the slices.
 static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *cut,

@@ -1,5 +1,5 @@
-// What the threads of a reduction add up: one sum, two that are made of the same reads (pair.c), or
-// those that the maps behind it finish (sums.c).
+// The sums that a thread of a reduction keeps: one, two made of the same reads (pair.c), or those
+// that the maps behind the reduction finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
     switch (r) {

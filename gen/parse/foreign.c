@@ -1,5 +1,6 @@
-// What other frameworks call the operators, attributes and functions that there are, and names that
-// are near to one of ours in letters alone: a hint at that one would mislead.
+// Hints for unknown names: what other frameworks call the operators, attributes and functions that
+// exist here, and names that only look like one of ours, where the hint at the nearest name would
+// mislead.
 
 // What an operator means that there is in ONNX alone: the import writes it out.
 #define EIN__IMPORTED "*"

@@ -1,10 +1,11 @@
 // TopK: the largest or smallest elements along an axis, in order, and where they stand.
 //
-// How many come before an element is its place, so a row is sorted by comparing all pairs. Long
-// rows are cut into pieces, of which the first ones are kept so, and these again; or sorted pieces
-// become one two by two, for which every place asks by bisection how many of the left piece come
-// before it (Odeh et al., "Merge Path - Parallel Merging Made Simple", IPDPSW 2012). All of it is
-// equations. Equal elements keep their order; what is no number has no place.
+// An element's place in the order is the number of elements that come before it, so a short row is
+// sorted by comparing all pairs. A long row is cut into pieces. Either the first elements of each
+// piece are found in this way, and those of all pieces are treated alike; or sorted pieces are
+// merged in pairs, where every place of the merged piece finds by bisection how many elements of
+// the left piece come before it (Odeh et al., "Merge Path - Parallel Merging Made Simple", IPDPSW
+// 2012). All of it is written as equations. Equal elements keep their order; NaN has no place.
 
 // What is assumed, in pairs of elements that are compared in the same time: of a kernel's launch
 // and its ends, of a step of a bisection. How often pieces are cut.

@@ -1,9 +1,9 @@
 // The syntax tree, and the parser's first half: expressions and equations, by recursive descent
 // over the tokens of one statement. Parse functions report what is wrong and return NULL or false.
 //
-// Keywords are names that mean something in their place only. `weight` begins a declaration when a
-// name follows it and is a tensor in `weight = Relu(x)`; so no name has to be avoided. Two corners:
-// a tensor called `_` or, behind `pad`, `in` is written in quotes.
+// Keywords are recognised by their position only: `weight` begins a declaration when a name follows
+// it, and is a tensor in `weight = Relu(x)`. So no name has to be avoided. Two exceptions: a tensor
+// called `_` or, behind `pad`, `in` is written in quotes.
 
 typedef enum {
     EIN__ST_EIN,

@@ -1,10 +1,11 @@
-// Which steps may run side by side. A recorded graph keeps what the streams' order and events said,
-// so steps that do not need each other are given to different streams there; a plain run is one
-// stream. (Nimble, NeurIPS 2020, section 4: stream assignment from the graph of dependences.)
+// Which steps may run side by side. A recorded CUDA graph keeps the dependences that streams and
+// events express, so independent steps are recorded on different streams; a run that is not
+// replayed uses one stream. (Nimble, NeurIPS 2020, section 4: stream assignment from the graph of
+// dependences.)
 //
-// Side by side, only launches are counted as gained: a step is its launch, which overlaps with
-// anything, and its work, for which the device is taken to be busy. So the figure is on the safe
-// side where steps are too small to fill the device.
+// Only launches are counted as gained: a step consists of its launch, which overlaps with anything,
+// and its work, for which the whole device is taken to be busy. So the gain is underestimated where
+// steps are too small to fill the device.
 
 // Values that a step reads from memory: all reads of the values it computes but those themselves.
 static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **to) {

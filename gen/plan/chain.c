@@ -1,7 +1,7 @@
-// Maps of a plan behind each other as one kernel: each reads what the ones before it store at the
-// very place where it stores its own, so a thread goes on with what it has. They are no single
-// expression where such a value is read elsewhere too: the states of a scan step by step, a cell's
-// state and its output. XLA calls it multi-output fusion.
+// Multi-output fusion (the term is XLA's): successive maps of a plan as one kernel. Each reads what
+// the ones before it store at the place where it stores its own result, so a thread has these
+// values in registers. They cannot be one expression, because such a value is read elsewhere too:
+// the states of a scan, step by step, or a cell's state and its output.
 
 typedef struct ein__chainer {
     ein__stitcher s;

@@ -1,6 +1,6 @@
-// Tensors that the model and the plan both have: cuts. Once one is proved equal, later proofs take
-// it as any value, the same on both sides, and reach back to the nearest cuts only, at full sizes
-// too.
+// Cuts: tensors that both the model and the plan compute. Once one is proved equal, later proofs
+// replace it by a free variable on both sides, and so reach back to the nearest cuts only, at full
+// sizes too.
 
 typedef struct ein__prover {
     ein_ctx *ctx;

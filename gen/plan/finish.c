@@ -1,6 +1,6 @@
-// Maps of a plan that finish sums (sums.c), with the reduction that they alone read as one kernel:
-// a round through memory and a launch less a cell of a recurrent network, whose state and output
-// are two maps (chain.c) that read the gates at several places each.
+// Fuses maps of a plan that finish sums (sums.c) with the reduction that only they read: this saves
+// a round trip through memory and a launch for each cell of a recurrent network, whose state and
+// output are two maps (chain.c) that read the gates at several places each.
 
 // Whether step `i` is a reduction that may be computed by the threads of what reads it.
 static bool ein__may_finish(const ein__stitcher *s, int i, int j) {

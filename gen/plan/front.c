@@ -1,7 +1,7 @@
-// Maps of a plan with the rows that read them as one kernel: what the passes of a row's kernel read
-// at its own elements alone, such as a sum of embeddings before a normalization, the first pass
-// computes, and those behind it have it in registers. A launch and a round through memory less;
-// what others read as well is stored on the way.
+// Fuses maps of a plan into the row kernel that reads them: a map that the passes over a row read
+// only at the row's own elements, such as a sum of embeddings in front of a normalization, is
+// computed by the first pass, and later passes have it in registers. This saves a launch and a
+// round trip through memory; a map that others read as well is stored, too.
 
 // Whether `read` is of one element for each term of each row of `row`, whose box is that of its
 // rows and terms.

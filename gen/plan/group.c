@@ -1,7 +1,8 @@
 // Products of different sizes in one call of the library (cublasGemmGroupedBatchedEx): those of a
 // plan that do not need each other, as projections of different inputs, 1x1 convolutions side by
-// side or experts. What merging (merge.c) makes one product of is one already. Operands' addresses
-// are told in create, so they lie in the arena or in the constants, not in what a caller gives.
+// side or experts. Products that merging (merge.c) has made one are no longer among them. Operands'
+// addresses are set in create, so they lie in the arena or in the constants, not in a caller's
+// tensors.
 
 enum {
     EIN__GROUP_MEMBERS = 16,   // products of a group

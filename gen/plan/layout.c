@@ -1,5 +1,6 @@
-// Where every value lives: buffers, and an affine address map per value. Copies that only rename
-// addresses (reshape, slice, split, concatenation, un-split digits) become views and cost nothing.
+// Where every value is stored: buffers, and an affine address map for each value. Copies that only
+// rename addresses (reshape, slice, split, concatenation, un-split digits) become views and cost
+// nothing.
 
 enum { EIN__NO_BUFFER = -1 };
 

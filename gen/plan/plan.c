@@ -1,5 +1,5 @@
-// The plan of a program: the steps for its values in order, weight-only work split off, with what
-// kernels do together and what they do apart as it is cheapest.
+// The plan of a program: the steps for its values in order, work on weights alone split off,
+// kernels fused or kept apart as it is cheapest.
 
 static void ein__plan_free(ein__plan *p) {
     arrfree(p->step);

@@ -1,6 +1,6 @@
-// Maps of a plan that read a short sum which others read too: each computes it for itself. It does
-// not wait for the sum's kernel then and may be one launch with that (siblings.c), and with others
-// that have just been waiting for it. Rematerialisation, as compilers do it for registers.
+// Rematerialisation, as compilers do it for registers: maps of a plan that read a short sum, which
+// others read too, compute it themselves. Then a map need not wait for the sum's kernel, and may
+// share a launch with it (siblings.c), or with other kernels that only waited for it.
 
 enum { EIN__RECOMPUTED_TERMS = 16 };  // at most: each is read once more, from the caches
 

@@ -1,7 +1,7 @@
-// The choice of layouts: a value whose place is free may lie in memory in any order of its
-// dimensions. Starting from declared order, with copies as views where that is plain, single values
-// are given the orders that their producer or a reader prefers, as long as the steps become cheaper
-// in sum. A bounded number of sweeps in the program's order, so the result depends on nothing else.
+// The choice of layouts: a value whose storage is not prescribed may have its dimensions in any
+// order in memory. Starting from declared order, with copies as views where possible, single values
+// are given the order that their producer or a reader prefers, as long as all steps together become
+// cheaper. The values are visited in the program's order, in a bounded number of sweeps.
 
 enum { EIN__LAYOUT_SWEEPS = 3, EIN__LAYOUT_TRIALS = 1000 };
 

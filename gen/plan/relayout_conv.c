@@ -1,6 +1,6 @@
-// Orders of the tensors of library convolutions. A call takes data, filter, result and what it adds
-// in one order, so that no single value decides it: all values that calls tie together change from
-// declared order (NCHW) to channels last (NHWC) at once, and what lies between them follows.
+// Orders of the tensors of library convolutions. A call takes data, filter, result and addend in
+// one order, so no single value can decide it: all values that calls tie together change from
+// declared order (NCHW) to channels last (NHWC) at once, and the values between them follow.
 
 enum { EIN__CALL_VALUES = 4 };  // data, filter, result, and what is added
 

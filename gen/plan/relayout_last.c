@@ -1,7 +1,7 @@
-// What kernels read of what is made at load, once layouts are chosen: nothing becomes dearer when
-// it is laid as its reader wants it, and readers are priced as if it had been done. Filters of
-// windowed reductions with channels last (strip.c) have their channels innermost, as those of the
-// data and of the result; factors of products the lines that lie innermost in the result.
+// Layouts of tensors that are made at load, chosen after all others: they cost nothing at run time,
+// so each is laid out as its reader wants it, and readers were priced as if it had been. Filters of
+// windowed reductions with channels last (strip.c) get their channels innermost, as data and result
+// have them; factors of products get those dimensions innermost that are innermost in the result.
 
 // How far out of a filter what is read at the iterators `used` lies.
 static int64_t ein__filter_place(const ein__strip *w, int lane, uint32_t used) {

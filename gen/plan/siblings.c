@@ -1,7 +1,7 @@
-// Kernels that do not need each other as one: some blocks run the one, the others the other. A
-// launch less for each, and blocks of both where neither fills the device. Li et al., CGO 2022
-// (horizontal fusion); Rammer (Ma et al., OSDI 2020) has it for whole operators. Kernels whose
-// threads work by themselves are joined, as in stitch.c: blocks of any size run those.
+// Horizontal fusion: independent kernels as one, of which some blocks run the one kernel and the
+// others the other. Launches are saved, and blocks of both run where neither fills the device. Li
+// et al., CGO 2022; Rammer (Ma et al., OSDI 2020) does it for whole operators. Only kernels whose
+// threads work independently are joined, as in stitch.c, since blocks of any size can run these.
 
 enum {
     EIN__SIBLINGS = EIN__GROUP_MEMBERS,  // kernels of one, at most

@@ -1,5 +1,5 @@
-// The steps of a plan under layouts: what calls and kernels are given, how much memory they need
-// beside their tensors, what they cost.
+// The steps of a plan once layouts are chosen: the arguments of calls and kernels, their
+// workspaces, their costs.
 
 static int64_t ein__conv_workspace(ein_ctx *ctx, const ein__conv *c, ein__val out) {
     int64_t bytes =

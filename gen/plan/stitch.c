@@ -1,8 +1,8 @@
-// Two kernels of a plan as one, where blocks can compute the second one's part from what they have
-// of the first one's result alone: each block keeps a slice of that tensor in shared memory. A
-// launch and a round through memory less; FusionStitching (Zheng et al., 2020) and AStitch (ASPLOS
-// 2022, section 3) call it block composition. Winograd's transforms of one convolution and of the
-// next one meet so, as do pooling and what follows: channels are slices.
+// Fuses two kernels of a plan where each block can compute its part of the second one from its own
+// part of the first one's result: the block keeps a slice of that tensor in shared memory. This
+// saves a launch and a round trip through memory; FusionStitching (Zheng et al., 2020) and AStitch
+// (ASPLOS 2022, section 3) call it block composition. Winograd's transforms of one convolution and
+// of the next one meet so, as do pooling and what follows: channels are slices.
 
 enum {
     EIN__STITCH_BYTES = 24 << 10,  // of shared memory a block, so that an SM holds some blocks

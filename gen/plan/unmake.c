@@ -1,6 +1,6 @@
-// Plans that are not taken leave nothing: the values and expressions that were made for them are
-// forgotten, since everything that goes through all values, or looks an expression up, would take
-// longer for them.
+// Discards plans that are not taken: the values and expressions that were made for them are removed
+// from the tables, since they would slow down whatever goes through all values or looks up an
+// expression.
 
 // What a context has made.
 typedef struct ein__made {

@@ -1,5 +1,5 @@
-// The ways that a program is planned in: the model as folded, derived, merged, with tensors in
-// other orders, and in other variants; the cheapest plan is kept.
+// The variants in which a program is planned (the model as folded, derived, merged, with other
+// layouts, and so on), of which the cheapest plan is kept.
 
 // A value that is an output as it stands (an input, a weight, or another output's value) gets a
 // copy, so that every output has a step that writes it.

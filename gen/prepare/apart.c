@@ -1,16 +1,16 @@
-// Rule `apart`: a dimension that numbers two others, i = d * x + y, is these two, V'[x,y] is
-// V[d * x + y], where that takes quotients and rests out of the program and brings none into it.
-// Exporters count heads together with batches, or windows with images, in front of an attention and
-// take them apart again behind it or for a mask; read by digits, neither products nor what follows
-// can lie in the order that others want.
+// Rule `apart`: a flattened dimension, i = d * x + y, is split into the two again, V'[x,y] is V[d *
+// x + y], where that removes divisions and remainders from the program and adds none. Exporters
+// flatten heads and batches, or windows and images, into one dimension in front of an attention and
+// split it behind it or for a mask; while such a dimension is read through / and %, neither
+// products nor what follows them can be laid out in the order that others want.
 //
-// Dimensions that iterators connect, V[.., i, ..] = f(W[.., i, ..]), are one group, taken apart
-// together. All that a group meets elsewhere, inputs and outputs, sums, reads at other places,
-// stays as it is and must see no digit that it did not see before.
+// Dimensions that iterators connect, V[.., i, ..] = f(W[.., i, ..]), are one group and are split
+// together. All else that a group meets (inputs and outputs, sums, reads at other places) stays as
+// it is, and no division or remainder may be added there.
 //
-// What is read at a number of digits, M[c,y,x] = V[4 * c + 2 * (y % 2) + x % 2, y / 2, x / 2] as
-// pixels are shuffled and patches put together, can be stored where M is once that dimension is
-// taken apart, and M is a view of it.
+// A value that is read at a number made of digits, M[c,y,x] = V[4 * c + 2 * (y % 2) + x % 2, y / 2,
+// x / 2], as by a pixel shuffle or where patches are put together, can be stored in M's place once
+// that dimension is split, and M is a view of it.
 
 enum {
     EIN__APART_TRIES = 4,   // divisors that one group is tried with

@@ -1,6 +1,6 @@
 // Small constant transforms: a reduction whose factors are small constant matrices, one per
 // summation iterator, and one read, V[i..] = sum(u,v) A[i,u] B[j,v] x[.., u, v]. It is separable: a
-// tile of x in registers, transformed along one axis after the other. What tells one is its
+// tile of x in registers, transformed along one axis after the other. One is recognised by its
 // expression alone.
 
 enum {

@@ -1,5 +1,5 @@
-// Maps that compute nothing: copies, and those that lay other values side by side. Where what they
-// copy is stored is mostly theirs to choose, and then they cost nothing.
+// Maps that compute nothing: copies and concatenations. The values that they copy can mostly be
+// stored where the copy is wanted, and then they cost nothing.
 
 static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];

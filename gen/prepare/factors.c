@@ -1,12 +1,13 @@
 // Rule `factors`: a sum of products of which a factor is computed where it is multiplied, as
-// relu(x[m,k]) * w[k,n] or x[m,k] * u[k] * w[k,n], with that factor as a value of its own: then the
-// sum is a product that library calls and tiles know. An element of the value is made once instead
-// of once for every element of the other factor's. Of three factors and more two are summed first
-// where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
-// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
-// factor that has its iterators, and one of taps to the filter. A factor of places alone, as
-// cos(i*j), is a table, made at load. Where terms are sums of such products they are summed apart:
-// sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights beside what is no product.
+// relu(x[m,k]) * w[k,n] or x[m,k] * u[k] * w[k,n], gets that factor as a value of its own: then the
+// sum is a product as library calls and tiles compute it, and an element of the value is computed
+// once instead of once for every element of the other factor. Of three or more factors, two are
+// multiplied first where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is sum(i) x[b,i]
+// sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a factor that has
+// its iterators, and one of taps to the filter. A factor that depends on iterators alone, as
+// cos(i*j), becomes a table that is computed at load. Where terms are sums of such products they
+// are summed apart: sum(k) (a b - c d) is sum(k) a b - sum(k) c d; and so are weights that are added
+// to what is no product.
 
 enum {
     EIN__FACTORS = 8,             // of a product

@@ -1,4 +1,5 @@
-// What integers an expression may come to, and whether its type holds them.
+// Interval analysis of integers: between which numbers the value of an expression lies, and whether
+// its type, or f32, can represent them all.
 
 typedef struct ein__numbers {
     double lo, hi;

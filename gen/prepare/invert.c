@@ -1,4 +1,5 @@
-// The inverse of a read: where the reader's iterators are, told by those of what is read.
+// The inverse of a read: the reader's iterators as functions of the position in the value that it
+// reads.
 
 // Digits of an iterator that a read has: `scale` of the iterator are one of a digit, which takes
 // `size` values. All of the iterator is one digit.

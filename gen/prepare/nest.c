@@ -1,6 +1,6 @@
-// Concatenations that begin alike, as those of densely connected blocks do: each is the longest one
-// before it and what follows. All of them then are windows on the last one's memory, and nothing is
-// copied (layout.c).
+// Concatenations that begin alike, as in densely connected blocks (DenseNet): each becomes a
+// concatenation of the longest earlier one that it begins with, and of the rest. Then all of them
+// are views of the last one's memory, and nothing is copied (layout.c).
 
 enum { EIN__NEST_LOOKS = 64 };  // concatenations that one is compared with
 

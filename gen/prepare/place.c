@@ -1,8 +1,9 @@
-// Places of extrema: where a row is largest or smallest. Two reductions over the same terms,
+// Argmax and argmin: the place where a row is largest or smallest. Two reductions over the same
+// terms,
 //     m[i] = max(r) v[i,r]        y[i] = min(r) select(v[i,r] == m[i], p[i,r], none)
-// are one over pairs (v, p): of two the one with the larger v stays, of equal ones that with the
-// smaller p, and (-inf, none) is what they begin with. So the terms are read once, and no rounding
-// can come between a term and the extremum that it is compared with.
+// are one reduction over pairs (v, p): of two pairs the one with the larger v is kept, of equal
+// ones that with the smaller p; (-inf, none) is the identity. So the terms are read once, and no
+// rounding can come between a term and the extremum that it is compared with.
 
 typedef struct ein__extremum {
     ein__val best;   // m

@@ -1,6 +1,7 @@
-// The arithmetic of products (ein_desc.math), and what it says about sizes and keys. FP32 is FMA
-// and nothing else, but for products of what the model stores as halves, which are exact. TF32
-// takes f32 operands and rounds them to 10 bits of mantissa; FP16 takes halves. All add up in f32.
+// The arithmetic of products (ein_desc.math), and what follows from it for sizes of elements and
+// keys of cost tables. FP32 is FMA and nothing else, but for products of what the model stores as
+// halves, which are exact. TF32 takes f32 operands and rounds them to 10 bits of mantissa; FP16
+// takes halves. All add up in f32.
 
 static const char *ein__math_name(ein_math math) {
     static const char *const names[] = {"FP32", "TF32", "FP16"};

@@ -1,6 +1,6 @@
-// Rule `rounds`: products with one weight at several places of one tensor, as an unrolled
-// recurrence has them, are one product over these places, v_t[i,j] = sum(k) x[t,i,k] w[j,k] is
-// V[t,i,j] with V[s,i,j] = sum(k) x[s,i,k] w[j,k]: the weight is read once, not once a place.
+// Rule `rounds`: products of one weight with several slices of one tensor, as an unrolled
+// recurrence has them, become one product over all these slices, v_t[i,j] = sum(k) x[t,i,k] w[j,k]
+// is V[t,i,j] with V[s,i,j] = sum(k) x[s,i,k] w[j,k]: the weight is read once, not once a slice.
 
 // Such a product: its factors, which of them is x, and the dimension of x in which it has one place
 // of several.

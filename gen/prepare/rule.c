@@ -1,6 +1,7 @@
-// Which rules are on, and the two laws of ranges that rules and passes share: boundary tightening
-// and boundary relaxing (EinNet section 4.1). They hold because reading outside a value's box gives
-// its padding: whether a place is in the box or not, it is 0 there. rules.c is the whole table.
+// Which rules are enabled, and the two laws about ranges that rules and passes share: boundary
+// tightening and boundary relaxing (EinNet section 4.1). They hold because reading outside a
+// value's box gives its padding: whether a place is in the box or not, it is 0 there. rules.c is
+// the whole table.
 
 static bool ein__rule_on(const ein_ctx *ctx, ein__rule_id rule) {
     return ctx->rule_mask >> rule & 1;

@@ -1,13 +1,13 @@
-// Rule `turn`: what one map alone reads is computed at the places that the map has for it,
-// M[x] = f(x, V[E(x)]) is f(x, V'[x]) with V'[x] = V[E(x)].
-// - A product that is read in another order of its dimensions. Whatever computes a product may
-//   store it in any order, and what M does is then an epilogue; behind a copy the order would only
-//   be found when layouts are chosen.
-// - A product that is read where M cannot run along it instead, as windows of a rolled image are
-//   put back: its loads then find the rows.
-// - Statistics of rows, as before a normalization whose result is cut into windows: with the map
-//   they are one kernel then. Where E leaves V, as where images are padded to whole windows, V'
-//   has to be the padding, 0, by itself: sums of what is 0 there.
+// Rule `turn`: a value that only one map reads is computed in the map's own index space, M[x] =
+// f(x, V[E(x)]) is f(x, V'[x]) with V'[x] = V[E(x)]. It is applied to
+// - products that are read with their dimensions in another order: a product may be stored in any
+//   order, and M becomes its epilogue. Behind a copy the order would only be found when layouts are
+//   chosen;
+// - products along which M cannot run, as where windows of a rolled image are put back: then the
+//   loads of the product find its rows;
+// - statistics of rows, as in front of a normalization whose result is cut into windows: then they
+//   are one kernel with the map. Where E leaves the box of V, as where images are padded to whole
+//   windows, V' must come to the padding, 0, by itself, as sums of zeros do.
 
 // Statistics of a map; places that it may have in percent of theirs, where some are padding.
 enum { EIN__TURNED = 4, EIN__TURNED_PLACES = 150 };

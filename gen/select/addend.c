@@ -1,7 +1,7 @@
-// Products that one kernel adds up: where a map is of the sum of two products that nothing else
-// needs, as at the end of a residual block whose input is projected, or in the gates of a recurrent
-// cell, a tile takes the terms of one behind those of the other. A kernel is saved, and the way of
-// one product through memory; decided by cost.
+// Sums of two products as one kernel: where a map adds two products that nothing else reads, as at
+// the end of a residual block whose input is projected, or in the gates of a recurrent cell, a tile
+// adds up the terms of one product behind those of the other. This saves a launch and a product's
+// round trip through memory; decided by cost.
 
 enum { EIN__ADDED = 4 };  // products of a map that are looked at
 

@@ -1,6 +1,7 @@
-// Keys and values that are f32 where an attention multiplies halves. Each tile of rows loads all of
-// them, waits, converts them and stores them before it multiplies; copies as halves, which another
-// kernel makes once, are copied while others are multiplied. Decided by cost; storage.c makes them.
+// Keys and values that are f32 where an attention multiplies halves. Each tile of rows would load
+// all of them, wait, convert them and store them before it multiplies. Copies as halves, which
+// another kernel makes once, can be loaded asynchronously while others are multiplied. Decided by
+// cost; storage.c makes them.
 
 // Puts copies in the place of the keys and values of `a` that are f32. Gives what the kernel takes
 // that makes them; EIN__PS_LIMIT: there are none.

@@ -1,7 +1,7 @@
 // What an attention's kernel computes while it loads queries, keys or values: a map that nothing
-// else reads, as prologue.c has it of products. A rotation by position (Su et al. 2021, RoFormer)
-// between a projection and its attention is one, a scale, a bias behind a reshape. A query is
-// loaded once for a tile of rows; keys and values are computed again for every tile that meets
+// else reads, as in prologue.c for products. Examples are a rotation by position (Su et al. 2021,
+// RoFormer) between a projection and its attention, a scale, and a bias behind a reshape. A query
+// is loaded once for a tile of rows; keys and values are computed again for every tile that meets
 // them, instead of being copied while others are multiplied: decided by cost.
 
 enum { EIN__ATTENTION_PARTS = 3 };

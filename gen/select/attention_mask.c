@@ -1,12 +1,12 @@
 // Keys that no row of a tile attends to: where the score is one constant, c, for all keys j with
 //     K < 0,  K = a * i - j + b  or  K = j - a * i + b,  a >= 0,
-// i the row, every key from a * i + b + 1 on has c for the rows up to i, or every key before
-// a * i - b for the rows from i on. Its weight is exp(c - m), m the largest score: once that is 0
-// for every row of the tile, such keys change nothing. The kernel begins with the first key that
-// some row attends to and stops behind the last one (causal attention: half of all keys; a window:
-// as many as it is wide). It looks, since nothing else says how far below the other scores c is;
-// until it is, the kernel goes on, behind the last of all keys with the first one. Weights that are
-// no softmax are 0 there, and add nothing.
+// i the row, every key from a * i + b + 1 on has c for the rows up to i, or every key before a * i
+// - b for the rows from i on. Its weight is exp(c - m), m the largest score: once that is 0 for
+// every row of the tile, such keys change nothing. The kernel begins with the first key that some
+// row attends to and stops behind the last one (causal attention: half of all keys; a window: as
+// many as it is wide). It tests this at run time, since nothing else says how far c is below the
+// other scores; until it is far enough, the kernel goes on with further keys, behind the last of
+// all with the first one. Weights that are no softmax are 0 there, and add nothing.
 //
 // K is looked for in the conditions of the score, and both sides of it are what the score is there.
 // Where several iterators count rows, as heads that share their keys do beside positions, that of i

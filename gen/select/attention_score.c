@@ -1,8 +1,8 @@
-// What kernels keep of scores. A weight is 2^(s * unit - top), top what the largest s gives
-// (templates/softmax.cu): where a score is f * (dot + constants), as it is when it is scaled and
-// masked, s is the score by f, and a weight takes one multiply-add; elsewhere s is the score. Where
-// the result is a quotient of both sums, it is the same whatever top is: then it need not follow
-// every score that is a little larger.
+// The form in which kernels keep scores. A weight is 2^(s * unit - top), top the same of the
+// largest s (templates/softmax.cu): where a score is f * (dot + constants), as it is when it is
+// scaled and masked, s is the score divided by f, and a weight takes one multiply-add; elsewhere s
+// is the score. Where the result is a quotient of both sums, it is the same whatever top is: then
+// it need not follow every score that is a little larger.
 
 typedef struct ein__attention_score {
     ein__ex ex;     // s

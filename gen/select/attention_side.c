@@ -1,6 +1,6 @@
-// What an expression is on one side of a limit: where K >= 0, K an affine form of iterators, or
-// where it is not. Conditions that are sure there are put in, whatever they are put together from:
-// comparisons of whole numbers, distances, products and maxima of truth values, guards.
+// Simplifies an expression for one side of a boundary: where K >= 0, K an affine form of iterators,
+// or where K < 0. Conditions that are decided there are replaced by their value, whatever they are
+// made of: comparisons of integers, distances, products and maxima of truth values, guards.
 
 enum {
     EIN__SIDE_BYTE = 255,  // the largest number, of either sign, that a read byte or truth value is

@@ -1,5 +1,5 @@
-// Convolutions in the form that a library call needs: filters re-laid at load, and padding that no
-// call takes made explicit where that is cheaper than a kernel of our own.
+// Convolutions in the form that a library call needs: filters are transposed at load, and padding
+// that no call accepts is written out where that is cheaper than a generated kernel.
 
 // The filter as a dense value in the library's order; its own read when it is that already.
 static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {

@@ -1,6 +1,6 @@
-// Products that read f16 and bf16 as they are stored: kernels of ours convert what they load, which
-// may be cheaper than a copy as f32 (typed.c) and a call, or than a kernel that reads twice as many
-// bytes.
+// Products that read f16 and bf16 as they are stored: generated kernels convert what they load,
+// which may be cheaper than a copy as f32 (typed.c) and a call, or than a kernel that reads twice
+// as many bytes.
 
 // Factor `read` without the copy as f32 that it is read through; none where there is no such copy.
 static ein__ex ein__as_stored(ein_ctx *ctx, const ein__expr *read) {

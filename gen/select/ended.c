@@ -1,11 +1,11 @@
-// Statistics at the rows that need them. A reduction that reads others, or maps of others,
+// Row statistics computed in the kernel that reads them. A reduction that reads others, or maps of
+// others,
 //     V[i] = reduce(k) g(i, k, P[E(i,k)])    P[p] = f(p, R[F(p)])    R[r] = reduce(k) h(r, k)
 // where F(E(i,k)) is the same for all k, is
 //     V[i] = reduce(k) g(i, k, f(E(i,k), R'[i]))    R'[i] = reduce(k) h(F(E(i)), k)
-// and its kernel, which goes over the terms of a row anyway, computes R' before
-// (ein__select_ended): a softmax over few values and the sums that it is the weights of are one
-// kernel. A statistic that several rows read is then computed for each of them, as is cheaper where
-// a thread has the row.
+// and its kernel, which goes over the terms of a row anyway, computes R' first (ein__select_ended):
+// a softmax over few values and the sums that it weights are one kernel. A statistic that several
+// rows read is then computed again for each of them, which is cheaper where one thread has the row.
 
 enum {
     EIN__ENDED_VALUES = 16,

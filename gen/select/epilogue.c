@@ -1,6 +1,6 @@
-// What a library call does behind its product in the same launch: act(product + z + bias). Matched
-// on the map that alone reads the product, whatever the order of its terms; which of it a call can
-// take depends on how the result lies in memory.
+// The epilogue of a library call, what it computes behind its product in the same launch:
+// act(product + z + bias). Matched on the map that alone reads the product, whatever the order of
+// its terms; which part of it a call can take depends on the result's layout.
 
 // The map's terms beside the product. `coef`, `step`: addresses of bias and z by iterator of the
 // map, under the layouts as they stand.

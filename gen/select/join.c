@@ -1,4 +1,4 @@
-// Which sums become pairs (moments.c), and the program with them.
+// Chooses which sums become pairs (moments.c), and rewrites the program accordingly.
 
 typedef struct ein__twosome {
     ein__val first, second;

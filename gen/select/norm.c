@@ -1,4 +1,4 @@
-// Row operations taken into products. A product sum(k) y[i,k] w[k,j] of weights w, with
+// Norms (row operations) fused into products. A product sum(k) y[i,k] w[k,j] of weights w, with
 //     y[i,k] = s[i] g[k] x[i,k] + sum(t) a[t,i] b[t,k]
 // where s and a are functions of the row's sums of x and x^2, is by linearity
 //     s[i] sum(k) x[i,k] (g[k] w[k,j]) + sum(t) a[t,i] sum(k) b[t,k] w[k,j]

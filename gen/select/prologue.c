@@ -1,7 +1,7 @@
-// What a tiled product computes while it loads a factor: a map that nothing else reads, such as a
-// normalization and its activation before a convolution. Instead of one kernel that stores the map,
-// every load of the product computes it, as often as tiles and windows load an element: decided by
-// cost.
+// The prologue of a tiled product, what it computes while it loads a factor: a map that nothing
+// else reads, such as a normalization and its activation in front of a convolution. No kernel
+// stores the map; every load of the product computes it, as often as tiles and windows load an
+// element. Decided by cost.
 
 // Maps that the loads of a product compute, in no order.
 typedef struct ein__prologue {

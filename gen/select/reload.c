@@ -1,7 +1,7 @@
-// Maps that move what others have stored, such as channels shuffled, rolled windows or a padded
-// input, and that several values read: products that read one get a copy of it of their own, which
-// their loads may compute (prologue.c). What then still needs the map no longer stands between the
-// product and what it is made of, and it is a launch that may be shared.
+// Maps that only move stored elements, such as a channel shuffle, rolled windows or a padded input,
+// and that several values read: each product that reads one gets a copy of the map of its own,
+// which its loads may compute (prologue.c). The map itself, if others still need it, is then no
+// longer between the product and its operands, and its launch may be shared.
 
 // Whether `ex` is one element of what it reads, or nothing: reads of which one alone is no padding
 // are added up where values are laid side by side in another way than one behind the other.

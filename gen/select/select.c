@@ -1,4 +1,5 @@
-// Which step computes which values: library call or kernel, and what is fused into it.
+// Instruction selection: which step (library call or kernel) computes which values, and what is
+// fused into it.
 
 typedef struct ein__selector {
     ein_ctx *ctx;
