@@ -43421,10 +43421,10 @@ static const char *const ein__tmpl_attention_parts[] = {
     "//@end",
     0};
 static const char *const ein__tmpl_await[] = {
-    "// A kernel may be launched before the one before it is over (programmatic dependent launch). Here",
-    "// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From",
-    "// here on the next kernel may be launched, where that is one that waits in its turn: what is not",
-    "// ours may touch memory first.",
+    "// With programmatic dependent launch a kernel may start before the one in front of it has ended.",
+    "// Here it waits for that end; until then it writes nothing, and reads nothing that a step writes.",
+    "// From here on the next kernel may start, where it waits like this one: a kernel of a library would",
+    "// touch memory too early.",
     "static __device__ __forceinline__ void await_previous(bool next_early) {",
     "#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)",
     "    cudaGridDependencySynchronize();",
@@ -45239,8 +45239,8 @@ static const char *const ein__tmpl_launch[] = {
     "//@key large  some kernels have to ask for their shared memory",
     "//@key more   a parameter: how much of that the kernel takes",
     "//@key bytes  of dynamic shared memory",
-    "// Where a kernel is in a chain of ours, each of which may be launched before the one before it is",
-    "// over (programmatic dependent launch).",
+    "// The place of a kernel in a chain of generated kernels, each of which may start before the one in",
+    "// front of it has ended (programmatic dependent launch).",
     "enum { ALONE, FIRST, MIDDLE, LAST };",
     "",
     "//@if large",
@@ -47557,7 +47557,7 @@ static const char *const ein__tmpl_relay[] = {
     "}",
     0};
 static const char *const ein__tmpl_relu[] = {
-    "// Unlike fmax, it leaves a NaN as it is.",
+    "// Unlike fmaxf, it keeps NaN.",
     "static __device__ __forceinline__ float relu(float v) { return v < 0.f \? 0.f : v; }",
     0};
 static const char *const ein__tmpl_row_block[] = {

@@ -371,10 +371,10 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_arrived CONST_OF(unsigned, 159981568)
 
 // ---- kernels ------------------------------------------------------------------------------------
-// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
-// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
-// here on the next kernel may be launched, where that is one that waits in its turn: what is not
-// ours may touch memory first.
+// With programmatic dependent launch a kernel may start before the one in front of it has ended.
+// Here it waits for that end; until then it writes nothing, and reads nothing that a step writes.
+// From here on the next kernel may start, where it waits like this one: a kernel of a library would
+// touch memory too early.
 static __device__ __forceinline__ void await_previous(bool next_early) {
 #if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
     cudaGridDependencySynchronize();
@@ -384,7 +384,7 @@ static __device__ __forceinline__ void await_previous(bool next_early) {
 #endif
 }
 
-// Unlike fmax, it leaves a NaN as it is.
+// Unlike fmaxf, it keeps NaN.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
 // How the threads of a product's tile load its factors: a load gives values, or says where they
@@ -2873,8 +2873,8 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
     return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
-// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
-// over (programmatic dependent launch).
+// The place of a kernel in a chain of generated kernels, each of which may start before the one in
+// front of it has ended (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
 
 template <class... P, class... A>

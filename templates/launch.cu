@@ -3,8 +3,8 @@
 //@key large  some kernels have to ask for their shared memory
 //@key more   a parameter: how much of that the kernel takes
 //@key bytes  of dynamic shared memory
-// Where a kernel is in a chain of ours, each of which may be launched before the one before it is
-// over (programmatic dependent launch).
+// The place of a kernel in a chain of generated kernels, each of which may start before the one in
+// front of it has ended (programmatic dependent launch).
 enum { ALONE, FIRST, MIDDLE, LAST };
 
 //@if large
