@@ -1,4 +1,4 @@
-// onnx_fold.c - computes at import time what is known then: mostly the shape arithmetic that
+// onnx_fold.c - constant folding, of what is known at import time: mostly the shape arithmetic that
 // exporters leave in a graph. Elements of shapes keep, beside their number, the expression over the
 // model's dims that they come from.
 #include "onnx.h"

@@ -1,5 +1,5 @@
-// onnx_fold_move.c - folding what moves elements: views, parts, gathers and scatters of known
-// values.
+// onnx_fold_move.c - constant folding of operators that move elements: views, parts, gathers and
+// scatters.
 #include "onnx.h"
 
 static bool fold_reshape(ox *o, ox_node *n) {

@@ -1,4 +1,5 @@
-// onnx_node.c - a node as its operator sees it: attributes, inputs, and outputs to be bound.
+// onnx_node.c - access to one node while it is converted: its attributes, its inputs, and its
+// outputs, which are bound to values.
 #include "onnx.h"
 
 void ox_step(ox *o, ox_node *n) {

@@ -1,4 +1,4 @@
-// onnx_pick.c - what reads at positions, and what has one of an axis, or some.
+// onnx_pick.c - operators that pick elements of an axis: Gather and its kin, OneHot, Hardmax, TopK.
 #include "onnx.h"
 
 // Known positions with those from the end counted from 0; in range.

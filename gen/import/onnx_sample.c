@@ -1,5 +1,5 @@
-// onnx_sample.c - images read between their pixels, at positions that a tensor holds: grids,
-// regions, filters whose elements are moved.
+// onnx_sample.c - images interpolated at positions that a tensor holds: grids (GridSample), regions
+// (RoiAlign), filters with offsets (DeformConv).
 #include "onnx.h"
 
 typedef enum { ZEROS, BORDER, REFLECTION } padding;  // what is read outside an image

@@ -1,4 +1,5 @@
-// onnx_scatter.c - what stores at positions, and what reads where rows of them name several axes.
+// onnx_scatter.c - operators that store at positions (the Scatter family), and those whose
+// positions are rows that index several axes (GatherND).
 #include "onnx.h"
 
 #include <math.h>
