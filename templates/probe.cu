@@ -705,6 +705,7 @@ static const char usage_text[] =
     "  --deadline SECONDS  begin no measurement after this time; exit status 75 then\n"
     "  --device NAME       what rows call the device; default: $gpu\n"
     "  --list              print the keys only; needs no device\n"
+    "  --help              print this text\n"
     "exit status: 0 well, 2 usage, 3 bad file, 5 failed, 75 out of time, 77 no device\n";
 
 static int usage(const char *program, const char *what, const char *why) {
@@ -759,7 +760,9 @@ static int run(probe *h, int argc, char **argv) {
 int main(int argc, char **argv) {
     static probe h;
     h.device = "$gpu";
-    int code = run(&h, argc, argv);
+    bool help = argc == 2 && !strcmp(argv[1], "--help");
+    if (help) printf(usage_text, argv[0]);
+    int code = help ? 0 : run(&h, argc, argv);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "probe: standard output cannot be written\n");
         code = FAILED;

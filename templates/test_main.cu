@@ -4,19 +4,20 @@ static const char usage_text[] =
     "  --in X.npy        values of the next input in declaration order, or of the one named;\n"
     "                    the others get seeded values\n"
     "  --out DIR         write every output to DIR/NAME.npy\n"
-    "  --check           compare with kernels straight from the model's equations, two runs with\n"
-    "                    each other, and a replayed graph with both\n"
+    "  --check           compare the outputs with those of naive kernels straight from the\n"
+    "                    model's equations, and of a second run and a replayed CUDA graph\n"
     //@if errors
-    "  --errors          as --check, and the relative L2 error of every value that the program\n"
-    "                    stores, by how much it grows there, and where it grows most\n"
+    "  --errors          as --check, and print the relative L2 error of every value that the\n"
+    "                    program stores, how much it grows there, and where it grows most\n"
     //@end
     "  --tolerance X     relative L2 error allowed by --check, %g by default\n"
     "  --bench           time it; one JSON object on standard output\n"
     "  --steps           time every step of a plain run; built with -DNVTX, mark it for a "
     "profiler\n"
-    "  --bench-ms N      least milliseconds of a timed sample, 20 by default; less also means\n"
-    "                    fewer samples and a shorter run before the first\n"
-    "  --no-early-launch  no kernel is launched before the one before it is over\n"
+    "  --bench-ms N      least milliseconds of a timed sample, 20 by default; a smaller N takes\n"
+    "                    fewer samples, too, after a shorter warm-up\n"
+    "  --no-early-launch  no kernel starts before the one in front of it has ended\n"
+    "  --help            print this text\n"
     "exit status: 0 well, 1 wrong results, 2 usage, 3 bad file, 5 failed call, 77 no device\n";
 
 static int usage(const char *program, const char *what, const char *why) {
@@ -173,6 +174,10 @@ static int run_all(test *t) {
 }
 
 static int run(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "--help")) {
+        printf(usage_text, argv[0], TOLERANCE);
+        return fflush(stdout) ? FAILED : 0;
+    }
     test t;
     memset(&t, 0, sizeof t);
     t.info = network_describe();

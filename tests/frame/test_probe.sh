@@ -112,6 +112,8 @@ done
 run 77 'no GPU' env JUDGE_NO_DEVICE=1 "$work/probe"
 [ -s "$work/err" ] && pass || fail 'no GPU: no message'
 run 2 'an unknown option' "$work/probe" --lost
+run 0 'help' "$work/probe" --help
+grep -q '^usage: .*--have TABLE' "$work/out" && pass || fail 'help says what there is' "$work/out"
 run 2 'a deadline that is none' "$work/probe" --deadline soon
 run 3 'a table that is not there' "$work/probe" --have "$work/none"
 run 75 'no time' "$work/probe" --deadline 0.000001

@@ -31,6 +31,7 @@ sed -n -E 's|^step .* ([^ ]+)$|\1|p' "$work/steps" > "$work/names"
 check 'every step of the plan has a time' cmp "$work/plan" "$work/names"
 check 'there are several' [ "$(wc -l < "$work/plan")" -gt 3 ]
 
+check '--help' sh -c "'$work/p' --help | grep -q '^usage: .*--check'"
 for args in '' '--steps' "$work/p.weights --bench-ms" "$work/p.weights --bench-ms x"; do
     "$work/p" $args > "$work/said" 2>&1
     check "usage: $args" [ $? = 2 ]
