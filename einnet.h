@@ -6792,8 +6792,7 @@ static void ein__op_unknown(ein_ctx *ctx, const ein__node *node) {
     if (!meant) meant = ein__op_nearest(name);
     const char *hint = "; an equation may say what it computes";
     if (meant && !strcmp(meant, EIN__IMPORTED))
-        hint =
-            "; it is ONNX's alone: einnet import writes it out, and what it writes may stand here";
+        hint = "; the language lacks this operator of ONNX: einnet import writes it as others";
     else if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
     else if (meant && *meant) hint = ein__hint(ctx, meant);
     ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op, hint);
