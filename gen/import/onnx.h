@@ -6,8 +6,8 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick scatter nn norm resize sample fourier attention rnn quant integer
-//     qlinear sequence flow ml
+//     math reduce ops pick window scatter nn norm resize sample fourier attention rnn quant
+//     integer qlinear sequence flow ml
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -485,6 +485,23 @@ ox_value *ox_conv(ox *o, ox_node *n, ox_value *x, ox_value *weight, ox_value *bi
                   const char *name);
 ox_value *ox_average(ox *o, ox_node *n, ox_value *x, const char *name);
 void ox_recurrent(ox *o, ox_node *n);  // LSTM, GRU, RNN: the whole node
+
+// ---- onnx_window.c: rows of positions that are the places of a window ----
+// Places of one axis that a number of the rows goes through: begin, begin + step, .. along axis
+// `axis` of the rows (-1: one place).
+typedef struct {
+    int axis;
+    int64_t begin, step, count;
+} ox_range;
+
+// Whether rows of k numbers `at` [..,k] are the places of a window of x's first k axes, each once.
+bool ox_window(ox *o, ox_node *n, ox_value *at, const ox_value *x, int k, ox_range *w);
+bool ox_is_whole(const ox_value *x, int axis, const ox_range *w);  // all of an axis
+ox_value *ox_window_along(ox *o, ox_node *n, ox_value *x, int64_t axis, const ox_range *w);
+// The window of x with the axes of the rows, `rows` of them, for its own; and what has those with
+// the axes of x.
+ox_value *ox_window_of(ox *o, ox_node *n, ox_value *x, int k, const ox_range *w, int rows);
+ox_value *ox_window_updates(ox *o, ox_node *n, ox_value *u, int k, const ox_range *w, int rows);
 
 // ---- onnx_quant.c: integers that are held as floats ----
 // Where the numbers of a scale or a zero point stand: one for all or, of `size` places of an axis

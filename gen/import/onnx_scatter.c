@@ -98,52 +98,10 @@ static ox_value *batch_places(ox *o, ox_node *n, const ox_value *x, const ox_val
     return ox_constant(o, ox_base(o, n), ".batches", c);
 }
 
-// Axis of the known rows `c`, from `first` on, along which number `k` counts all `size` places, the
-// others saying nothing of it; -1: there is none.
-static int counting_axis(const ox_const *c, int k, int numbers, int first, int64_t size) {
-    int64_t inner = numbers;
-    for (int a = c->rank - 2; a >= first; a--) {
-        bool counts = c->dims[a] == size;
-        for (int64_t i = k; counts && i < c->count; i += numbers) {
-            counts = ox_geti(c, i) == i / inner % size;
-        }
-        if (counts && (size > 1 || a == first)) {
-            return a;
-        }
-        inner *= c->dims[a];
-    }
-    return -1;
-}
-
-// Whether known rows read x as it is but for axes of size 1 between its own, as masks are indexed
-// by every batch and every key. Then it is that, and holds for other sizes.
-static bool reads_all(ox *o, ox_node *n, const ox_const *c, ox_value *x, int k) {
-    int64_t between[CLI_MAX_RANK];
-    int count = 0, next = 0;
-    for (int i = 0; i < k; i++) {
-        int axis = counting_axis(c, i, k, next, x->dims[i]);
-        if (axis < 0) {
-            return false;
-        }
-        for (; next < axis; next++) {
-            between[count++] = next;
-        }
-        next = axis + 1;
-    }
-    for (; next < c->rank - 1; next++) {
-        between[count++] = next;
-    }
-    for (int i = 0; i < count; i++) {
-        if (c->dims[between[i]] != 1) {
-            return false;
-        }
-    }
-    if (count) {
-        ox_end_list(o, n, "Unsqueeze", x, "axes", (ox_list){count, between, NULL});
-    } else {
-        ox_bind(o, n, 0, x);
-    }
-    return true;
+// The node's output is `v`, made for it unless it is `given`.
+static void bind_made(ox *o, ox_node *n, ox_value *v, const ox_value *given) {
+    v->name = v == given ? v->name : ox_first(o, n);
+    ox_bind(o, n, 0, v);
 }
 
 static void convert_gather_nd(ox *o, ox_node *n) {
@@ -155,7 +113,9 @@ static void convert_gather_nd(ox *o, ox_node *n) {
     }
     int k = row_length(o, n, x, at, (int)from);
     const ox_const *c = ox_known(o, at);
-    if (c && !from && c->count && c->count <= OX_FOLD_LIMIT && reads_all(o, n, c, x, k)) {
+    ox_range w[CLI_MAX_RANK];
+    if (!from && ox_window(o, n, at, x, k, w)) {
+        bind_made(o, n, ox_window_of(o, n, x, k, w, at->rank - 1), x);
         return;
     }
     ox_value *batch = batch_places(o, n, x, at, (int)from, k);
@@ -331,12 +291,12 @@ static void splice(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u, in
     ox_bind_as(o, n, 0, "Identity", u, NULL, (ox_list){0});
 }
 
-// Rows x [P,..]: update from[p] in place p, or none.
-static ox_value *store_known(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u,
-                             const int64_t *from) {
-    int64_t size = x->dims[0], dims[CLI_MAX_RANK];
+// x with update from[p] of u in place p of an axis, where that is not below 0, combined by `op`.
+static ox_value *store_known(ox *o, ox_node *n, const char *op, ox_value *x, ox_value *u,
+                             int64_t axis, const int64_t *from) {
+    int64_t size = x->dims[axis], dims[CLI_MAX_RANK];
     for (int a = 0; a < x->rank; a++) {
-        dims[a] = a ? 1 : size;
+        dims[a] = a == axis ? size : 1;
     }
     ox_const *at = ox_make(o, CLI_I64, 1, &size), *is = ox_make(o, CLI_BOOL, x->rank, dims);
     for (int64_t p = 0; p < size; p++) {
@@ -346,10 +306,10 @@ static ox_value *store_known(ox *o, ox_node *n, const way *w, ox_value *x, ox_va
     ox_begin(o);
     ox_arg(o, u);
     ox_arg(o, ox_constant(o, ox_base(o, n), ".sources", at));
-    ox_set_int(o, "axis", 0);
+    ox_set_int(o, "axis", axis);
     ox_value *taken = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".taken"), u->dtype);
-    if (w->op) {
-        taken = ox_binary(o, n, w->op, ".combined", x, taken);
+    if (op) {
+        taken = ox_binary(o, n, op, ".combined", x, taken);
     }
     return ox_where(o, n, ".rows", ox_constant(o, ox_base(o, n), ".stored", is), taken, x);
 }
@@ -390,6 +350,45 @@ static ox_value *store_repeated(ox *o, ox_node *n, const way *w, ox_value *x, ox
     return ox_binary(o, n, w->op, ".combined", x, reduced(o, n, w->several, u, 1));
 }
 
+static void check_size(ox *o, ox_node *n, int64_t size) {
+    if (size > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' into %lld places", n->op, (long long)size);
+    }
+}
+
+// x with updates u, whose axes are x's, in the window of its axes from j on.
+static ox_value *store_window(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u, int k,
+                              const ox_range *in, int j) {
+    if (j == k) {
+        return w->op ? ox_binary(o, n, w->op, ".combined", x, u) : u;
+    }
+    const ox_range *r = &in[j];
+    if (ox_is_whole(x, j, r)) {
+        return store_window(o, n, w, x, u, k, in, j + 1);
+    }
+    ox_value *there = ox_window_along(o, n, x, j, r), *parts[3];
+    there = store_window(o, n, w, there, u, k, in, j + 1);
+    int64_t size = x->dims[j], end = r->begin + r->count;
+    int all = 0;
+    if (r->step != 1) {
+        check_size(o, n, size);
+        int64_t *from = ox_alloc(o, (size_t)size * sizeof *from);
+        for (int64_t p = 0; p < size; p++) {
+            int64_t i = (p - r->begin) / r->step;
+            from[p] = i >= 0 && i < r->count && r->begin + i * r->step == p ? i : -1;
+        }
+        return store_known(o, n, NULL, x, there, j, from);
+    }
+    if (r->begin > 0) {
+        parts[all++] = ox_slice_of(o, n, ".front", x, j, 0, r->begin);
+    }
+    parts[all++] = there;
+    if (end < size) {
+        parts[all++] = ox_slice_of(o, n, ".behind", x, j, end, size);
+    }
+    return ox_concat(o, n, ".rows", parts, all, j);
+}
+
 // Updates u, of `rows` axes that count them, where `to` says among the first k axes of x.
 static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int rows,
                          const ox_const *to) {
@@ -405,11 +404,9 @@ static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int
     u = joined(o, n, ".updates", u, rows);
     ox_need_shape(o, n, x);
     ox_need_shape(o, n, u);
-    if (x->dims[0] > MAX_PLACES) {
-        ox_unsupported(o, n, "operator '%s' into %lld places", n->op, (long long)x->dims[0]);
-    }
+    check_size(o, n, x->dims[0]);
     int64_t *from = sources(o, to, x->dims[0], !w->op);
-    x = from ? store_known(o, n, w, x, u, from) : store_repeated(o, n, w, x, u, to);
+    x = from ? store_known(o, n, w->op, x, u, 0, from) : store_repeated(o, n, w, x, u, to);
     ox_end_list(o, n, "Reshape", x, "shape", (ox_list){like->rank, like->dims, NULL});
 }
 
@@ -470,6 +467,12 @@ static void convert_scatter_nd(ox *o, ox_node *n) {
         ox_die(o, n, "ScatterND with updates whose shape does not fit");
     }
     int rows = at->rank - 1;
+    ox_range in[CLI_MAX_RANK];
+    if (ox_window(o, n, at, x, k, in)) {
+        ox_value *all = ox_window_updates(o, n, u, k, in, rows);
+        bind_made(o, n, store_window(o, n, take_way(o, n), x, all, k, in, 0), u);
+        return;
+    }
     if (!c) {
         scatter_computed_rows(o, n, x, at, u, k);
         return;

@@ -126,6 +126,55 @@ each("scatter_nd_outside", lambda: Case(scatter("ScatterND", [[3]], [3], [1]), c
                                         text="index outside an axis of size 3"))
 each("scatter_nd_wrong", lambda: Case(scatter("ScatterND", [[1]], [3], [2]), code=3,
                                       text="updates whose shape does not fit"))
+def rows(*numbers):
+    """Rows of positions, number by number what broadcasts."""
+    return np.stack(np.broadcast_arrays(*[np.int64(v) for v in numbers]), -1)
+
+
+COLUMN = np.arange(2)[:, None]
+for way in ("none", "add", "max"):
+    each(f"scatter_nd_window_{way}", lambda w=way: Case(
+        scatter("ScatterND", rows(COLUMN, np.arange(2, 5)), [2, 6, 3], [2, 3, 3], reduction=w),
+        text="Concat(", not_text="Gather"))
+each("scatter_nd_window_of_one_place", lambda: Case(
+    scatter("ScatterND", rows(1, COLUMN + 1, np.arange(-3, 0)), [3, 4, 5], [2, 3]),
+    text="Concat(", not_text="Gather"))
+each("scatter_nd_window_turned", lambda: Case(
+    scatter("ScatterND", rows(np.arange(3) + 1, COLUMN), [5, 2, 2], [2, 3, 2]),
+    text="Transpose(", not_text="Gather"))
+each("scatter_nd_window_of_every_other", lambda: Case(
+    scatter("ScatterND", rows(COLUMN * 3 + 1, 5 - 2 * np.arange(3)), [6, 7, 2], [2, 3, 2],
+            reduction="add")))
+each("scatter_nd_diagonal", lambda: Case(
+    scatter("ScatterND", rows(np.arange(3), np.arange(3)), [4, 4], [3])))
+each("gather_nd_window", lambda: Case(model(
+    [node("GatherND", "x turned", "a"), node("GatherND", "x one", "b"),
+     node("GatherND", "x diagonal", "c"), node("GatherND", "x more", "d")],
+    {"x": [4, 5, 3]}, "a b c d",
+    [const("turned", rows(3 - np.arange(3), COLUMN * 2 + 1)),
+     const("one", rows(np.arange(-2, 0)[:, None, None], 2)),
+     const("diagonal", rows(np.arange(4), np.arange(4))),
+     const("more", rows(np.zeros(2), COLUMN))]), text=["Slice(", "Transpose("]))
+
+
+@case
+def window_of_many_places():
+    """torch's x[:, 2:, 1:] += u with more positions than are written out, and y[..., ::2, 1:]."""
+    def rows_of(name, *parts):
+        made = [node("Unsqueeze", f"{p} last", f"{name}{p}") for p in parts]
+        return made + [node("Concat", [f"{name}{p}" for p in parts], name, axis=-1)]
+    nodes = [node("Expand", f"{v} size", v + "s") for v in "abc"] + rows_of("at", "as", "bs", "cs")
+    nodes += [node("Reshape", "ds shape", "es"), node("Expand", "d size", "ds")][::-1]
+    nodes += rows_of("to", "as", "es", "cs")
+    nodes += [node("ScatterND", "x at u", "s", reduction="add"), node("GatherND", "s to", "y")]
+    return Case(model(nodes, {"x": [2, 602, 401], "u": [2, 600, 400]}, "y",
+                      [const("a", np.arange(2)[:, None, None]), ints("last", -1),
+                       const("b", np.arange(2, 602)[:, None]), const("c", np.arange(1, 401)),
+                       const("d", np.arange(600)[:, None]), ints("size", 2, 600, 400),
+                       ints("shape", 2, 600, 400)], opset=18),
+                text="Concat(", not_text="Gather")
+
+
 def stored(op, at, x, u, **attrs):
     """Positions that are an input."""
     at = np.array(at, np.int64)
